@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,95 +11,65 @@ from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, En
 from kfuzz.kafka import LATEST
 from kfuzz.messages import encode
 from kfuzz.messages.catalogues import RECORDS, catalogue
-from kfuzz.messages.model import Definition
+from kfuzz.messages.jsonform import from_json
 from kfuzz.records import Record, RecordBatch
 
 FIRST_MS = 1_700_000_000_000
 DEFINITIONS = catalogue(RECORDS[LATEST]).messages
-ID = bytes(15) + b"\1"
-Pair = tuple[bytes | None, bytes | None]
+# By name, the files of a log directory. In "orders", producer 1 is committed, 2 aborted, and 3, 4 and 5 are open; the
+# coordinator has 3 as open and 5 as ended. "metadata" is a snapshot that ends at 5, and the records from there on.
+LOGS = json.loads(Path(__file__).with_suffix(".json").read_text())
+MARKERS = {
+    name: encode_control(ControlRecord(ControlRecordKey(kind), EndTransactionMarker(7)))
+    for name, kind in (("commit", ControlRecordType.COMMIT), ("abort", ControlRecordType.ABORT))
+}
 
 
-def definition(name: str) -> tuple[Definition, int]:
-    one = DEFINITIONS[name]
-    return one, one.valid_versions.highest
+def make_logs(folder: Path, *names: str) -> None:
+    for name in names:
+        for path, batches in LOGS[name].items():
+            _write(folder / path, batches)
 
 
-def coordinator(name: str, key: dict[str, Any], value: dict[str, Any] | None, version: int | None = None) -> Pair:
-    """A record of a coordinator; without ``value``, a tombstone."""
-    keys, (values, newest) = DEFINITIONS[f"{name}Key"], definition(f"{name}Value")
-    version = newest if version is None else version
-    written = None if value is None else version.to_bytes(2, "big") + encode(values, version, value)
-    return (keys.api_key or 0).to_bytes(2, "big") + encode(keys, 0, key), written
-
-
-def framed(name: str, /, **value: Any) -> Pair:
-    one, version = definition(f"{name}Record")
-    return None, bytes([1, one.api_key or 0, version]) + encode(one, version, value)
-
-
-def marker(commit: bool) -> Pair:
-    kind = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
-    return encode_control(ControlRecord(ControlRecordKey(kind), EndTransactionMarker(7)))
-
-
-def write(folder: Path, *batches: tuple[list[Pair], dict[str, Any]], name: str = "0" * 20 + ".log") -> Path:
-    """A segment of batches: their records, and the fields of their headers. Each batch is one second later."""
-    folder.mkdir(parents=True, exist_ok=True)
-    at, made = int(name[:20]), []
-    for number, (pairs, header) in enumerate(batches):
-        rows = [Record(at + i, FIRST_MS + 1000 * number, key, value) for i, (key, value) in enumerate(pairs)]
+def _write(path: Path, batches: list[dict[str, Any]]) -> None:
+    """A segment or a snapshot. Each batch is one second later."""
+    at, made = int(path.stem) if path.suffix == ".log" else 0, []
+    for number, batch in enumerate(batches):
+        pairs, header = list(map(_pair, batch["records"])), {}
+        if "producer" in batch:
+            header = {"producer_id": batch["producer"], "producer_epoch": 2, "transactional": True}
+            header |= {
+                "base_sequence": batch.get("sequence", -1),
+                "control": batch["records"] in (["commit"], ["abort"]),
+            }
+        rows = [Record(at + i, FIRST_MS + 1000 * number, *pair) for i, pair in enumerate(pairs)]
         made.append(RecordBatch(at, at + len(rows) - 1, rows, **header))
         at += len(rows)
-    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(records.encode(made))
-    return path
 
 
-def of(producer: int, *, control: bool = False, sequence: int = -1) -> dict[str, Any]:
-    known = {"producer_id": producer, "producer_epoch": 2, "base_sequence": sequence}
-    return known | {"transactional": True, "control": control}
+def _pair(form: Any) -> tuple[bytes | None, bytes | None]:
+    """Key and value of a record: a marker, plain data, or the fields of one of Kafka's own records."""
+    if isinstance(form, str):
+        return MARKERS.get(form, (b"k", b"v"))
+    (name, fields), *_ = form.items()
+    if name == "hex":
+        return bytes.fromhex(fields[0]), bytes.fromhex(fields[1])
+    if "value" not in form:
+        number, version, data = _encoded(f"{name}Record", fields)
+        return None, bytes([1, number, version]) + data
+    # A coordinator's record; without a value, a tombstone.
+    number, _, data = _encoded(f"{name}Key", fields)
+    key = number.to_bytes(2, "big") + data
+    if form["value"] is None:
+        return key, None
+    _, version, data = _encoded(f"{name}Value", form["value"], form.get("version"))
+    return key, version.to_bytes(2, "big") + data
 
 
-def make_orders(folder: Path) -> None:
-    """Producer 1 is committed, 2 aborted, 3, 4 and 5 are open; the coordinator has 3 as open and 5 as ended."""
-    data: list[Pair] = [(b"k", b"v"), (b"k", b"v")]
-    write(
-        folder / "orders-0",
-        (data, of(1, sequence=0)),
-        (data, of(3, sequence=0)),
-        ([marker(True)], of(1, control=True)),
-        (data, of(2, sequence=0)),
-        ([marker(False)], of(2, control=True)),
-        (data, of(3, sequence=2)),
-        (data, of(4, sequence=0)),
-        (data, of(5, sequence=0)),
-    )
-    known = [
-        coordinator(
-            "TransactionLog",
-            {"transactionalId": f"tx-{producer}"},
-            {"producerId": producer, "transactionStatus": number, "transactionPartitions": partitions},
-        )
-        for producer, number, partitions in ((3, 1, [{"topic": "orders", "partitionIds": [0]}]), (5, 4, []))
-    ]
-    write(folder / "__transaction_state-0", (known, {}))
-
-
-def commit(group: str, offset: int, version: int = 4, **more: Any) -> Pair:
-    key = {"group": group, "topic": "orders", "partition": 0}
-    return coordinator("OffsetCommit", key, {"offset": offset, "commitTimestamp": FIRST_MS, **more}, version)
-
-
-def make_broker(folder: Path) -> None:
-    """A log directory for the documentation: orders, two groups and the metadata."""
-    make_orders(folder)
-    rows = [commit("billing", 4), commit("shipping", 2)]
-    rows.append(coordinator("ConsumerGroupMetadata", {"groupId": "shipping"}, {"epoch": 5}))
-    write(folder / "__consumer_offsets-0", (rows, {}))
-    topic = framed("Topic", name="orders", topicId=ID)
-    partition = framed("Partition", topicId=ID, partitionId=0, replicas=[1, 2], isr=[1, 2], leader=1, leaderEpoch=3)
-    level = framed("FeatureLevel", name="metadata.version", featureLevel=33)
-    change = framed("PartitionChange", topicId=ID, partitionId=0, leader=2, isr=[2])
-    config = {"resourceType": 2, "resourceName": "orders", "name": "retention.ms", "value": "86400000"}
-    write(folder / "__cluster_metadata-0", ([level, topic, partition, change, framed("Config", **config)], {}))
+def _encoded(name: str, fields: Any, version: int | None = None) -> tuple[int, int, bytes]:
+    """The number of this kind of record, the version (if none is given, the newest), and the bytes of the fields."""
+    one = DEFINITIONS[name]
+    version = one.valid_versions.highest if version is None else version
+    return one.api_key or 0, version, encode(one, version, from_json(one, version, fields))

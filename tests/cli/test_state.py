@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cli_driver import kfuzz, outcome
-from made_state import FIRST_MS, ID, commit, coordinator, framed, make_orders, marker, of, write
+from made_state import FIRST_MS, make_logs
 
 from kfuzz.kafka import LATEST
 
@@ -21,7 +21,7 @@ def state(*words: str | Path) -> dict[str, Any]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    make_orders(tmp_path)
+    make_logs(tmp_path, "orders")
     return tmp_path
 
 
@@ -80,25 +80,7 @@ def test_producers_have_their_last_batches(data: Path) -> None:
 
 
 def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
-    gone = commit("gone", 1)
-    path = write(
-        data / "__consumer_offsets-0",
-        ([commit("a", 1), commit("a", 4), gone, (gone[0], None), commit("old", 1, 1, expireTimestamp=9)], {}),
-        ([commit("a", 7)], of(8)),
-        ([commit("b", 3)], of(9)),
-        ([marker(False)], of(8, control=True)),
-        ([marker(True)], of(9, control=True)),
-        ([commit("c", 3)], of(8)),
-        (
-            [
-                coordinator("GroupMetadata", {"group": "b"}, {"generation": 6, "members": [{"memberId": "m"}]}),
-                coordinator("ConsumerGroupMetadata", {"groupId": "k"}, {"epoch": 5}),
-                coordinator("ConsumerGroupMemberMetadata", {"groupId": "k", "memberId": "m"}, {"clientId": "c"}),
-                ((99).to_bytes(2, "big"), b"\0\0"),
-            ],
-            {},
-        ),
-    )
+    make_logs(data, "groups")
     found = state("groups", data)
     offsets = [(one["group"], one["offset"], one["end"], one["lag"], one["stableLag"]) for one in found["offsets"]]
     assert offsets == [("a", "4", 14, 10, 0), ("b", "3", 14, 11, 0)]
@@ -114,6 +96,7 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
         "offsets that expired are left out",
         f"a record of __consumer_offsets is left out: Kafka {LATEST} knows no record of kind 99 in this topic",
     ]
+    path = data / "__consumer_offsets-0" / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
     damaged = outcome("state", "groups", path.parent)
     assert (damaged[0], damaged[1].splitlines()[0]) == (0, f"{path.parent}: 2 groups, 2 offsets")
@@ -121,46 +104,16 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
 
 
 def test_share_groups_have_their_snapshot_and_what_changed_it(tmp_path: Path) -> None:
-    write(tmp_path / "orders-0", ([(b"k", b"v")] * 20, {}))
+    make_logs(tmp_path, "shares")
     (tmp_path / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
-    key = {"groupId": "g", "topicId": ID, "partition": 0}
-    batch = {"firstOffset": 6, "lastOffset": 8, "deliveryState": 2, "deliveryCount": 1}
-    snapshot = {"snapshotEpoch": 2, "stateEpoch": 3, "startOffset": 4, "deliveryCompleteCount": 0}
-    update = {
-        "snapshotEpoch": 2,
-        "leaderEpoch": -1,
-        "startOffset": 5,
-        "deliveryCompleteCount": 3,
-        "stateBatches": [batch],
-    }
-    write(
-        tmp_path / "__share_group_state-0",
-        ([coordinator("ShareSnapshot", key, snapshot), coordinator("ShareUpdate", key, update)], {}),
-    )
     [found] = state("shares", tmp_path)["shares"]
     names = ("groupId", "topic", "startOffset", "end", "lag", "stateEpoch", "leaderEpoch")
     assert [found[name] for name in names] == ["g", "orders", "5", 20, 12, 3, 0]
-    assert found["stateBatches"] == [batch | {"firstOffset": "6", "lastOffset": "8"}]
+    assert found["stateBatches"] == [{"firstOffset": "6", "lastOffset": "8", "deliveryState": 2, "deliveryCount": 1}]
 
 
 def test_remote_segments_have_their_last_state(tmp_path: Path) -> None:
-    places = [
-        {"topicIdPartition": {"name": "orders", "id": ID, "partition": 0}, "id": bytes(15) + bytes([n])} for n in (1, 2)
-    ]
-    write(
-        tmp_path / "__remote_log_metadata-0",
-        (
-            [
-                *(
-                    framed("RemoteLogSegmentMetadata", remoteLogSegmentId=one, endOffset=9, segmentSizeInBytes=5)
-                    for one in places
-                ),
-                framed("RemoteLogSegmentMetadataUpdate", remoteLogSegmentId=places[0], remoteLogSegmentState=1),
-                framed("RemoteLogSegmentMetadataUpdate", remoteLogSegmentId=places[1], remoteLogSegmentState=3),
-            ],
-            {},
-        ),
-    )
+    make_logs(tmp_path, "remote")
     [found] = state("remote", tmp_path)["segments"]
     assert [found[name] for name in ("name", "partition", "endOffset", "remoteLogSegmentState")] == [
         "orders",
@@ -172,27 +125,7 @@ def test_remote_segments_have_their_last_state(tmp_path: Path) -> None:
 
 @pytest.fixture
 def metadata(tmp_path: Path) -> Path:
-    """A snapshot that ends at 5, and the records from there on."""
-    topic = framed("Topic", name="orders", topicId=ID)
-    partition = framed("Partition", topicId=ID, partitionId=0, replicas=[1, 2], isr=[1, 2], leader=1, leaderEpoch=3)
-    folder = tmp_path / "__cluster_metadata-0"
-    write(folder, ([topic, partition], {}), name=f"{0:020d}-{0:010d}.checkpoint").rename(
-        folder / f"{5:020d}-{2:010d}.checkpoint"
-    )
-    scram = {"name": "alice", "mechanism": 1, "salt": b"s", "storedKey": b"k", "serverKey": b"k", "iterations": 4096}
-    password = {"resourceType": 4, "resourceName": "1", "name": "ssl.key.password", "value": "xyzzy"}
-    after = [
-        framed("PartitionChange", topicId=ID, partitionId=0, leader=2, isr=[2]),
-        framed("UserScramCredential", **scram),
-        framed("Config", **password),
-        framed("BeginTransaction", name="a"),
-        framed("FeatureLevel", name="group.version", featureLevel=1),
-        framed("AbortTransaction", reason="r"),
-        framed("RegisterBroker", brokerId=1, fenced=True),
-        framed("BrokerRegistrationChange", brokerId=1, fenced=-1),
-        framed("RemoveTopic", topicId=ID),
-    ]
-    write(folder, (after, {}), name=f"{5:020d}.log")
+    make_logs(tmp_path, "metadata")
     return tmp_path
 
 

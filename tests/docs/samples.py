@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from docs.pages import ROOT
-from made_state import make_broker
+from made_state import make_logs
 from relay.capturing import ACK, SYN, Wire, pcap
 
 from kfuzz import messages, records
@@ -128,7 +128,7 @@ def make_samples(folder: Path) -> None:
     (partition / "00000000000000000000.index").write_bytes(struct.pack(">2i", 5, 2 * len(good[0])))
     (partition / "00000000000000000000.timeindex").write_bytes(struct.pack(">qi", FIRST_TIMESTAMP_MS + 2001, 5))
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
-    make_broker(folder / "broker")
+    make_logs(folder / "broker", "orders", "broker")
     shutil.make_archive(str(folder / "backup"), "gztar", folder, "data")
     committed = Record(
         0,
