@@ -38,10 +38,8 @@ def _write(path: Path, batches: list[dict[str, Any]]) -> None:
         pairs, header = list(map(_pair, batch["records"])), {}
         if "producer" in batch:
             header = {"producer_id": batch["producer"], "producer_epoch": 2, "transactional": True}
-            header |= {
-                "base_sequence": batch.get("sequence", -1),
-                "control": batch["records"] in (["commit"], ["abort"]),
-            }
+            header["base_sequence"] = batch.get("sequence", -1)
+            header["control"] = batch["records"] in (["commit"], ["abort"])
         rows = [Record(at + i, FIRST_MS + 1000 * number, *pair) for i, pair in enumerate(pairs)]
         made.append(RecordBatch(at, at + len(rows) - 1, rows, **header))
         at += len(rows)

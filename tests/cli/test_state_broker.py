@@ -25,25 +25,12 @@ from kfuzz.records import Record, RecordBatch
 
 pytestmark = [pytest.mark.java, pytest.mark.full]
 
-SETTINGS = {
-    **{f"{topic}.replication.factor": "1" for topic in ("offsets.topic", "transaction.state.log")},
-    **{f"{topic}.min.isr": "1" for topic in ("transaction.state.log", "share.coordinator.state.topic")},
-    "share.coordinator.state.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "2",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-}
+# The settings of the broker, and the requests before and after those that depend on answers: API, values, version.
+REQUESTS = json.loads(Path(__file__).with_name("state_requests.json").read_text())
 MEMBER = "AAAAAAAAAAAAAAAAAAAAAg"
 ATTEMPTS = 600
 ORDERS = {"name": "orders", "partitions": [0]}
 SUBSCRIPTION = bytes.fromhex("0000000000010006") + b"orders" + b"\xff" * 4
-ANY_ACL = {
-    **dict.fromkeys(("resourceTypeFilter", "patternTypeFilter", "operation", "permissionType"), 1),
-    **dict.fromkeys(("resourceNameFilter", "principalFilter", "hostFilter")),
-}
 # A new member of a group gets its id with this error.
 MEMBER_ID_REQUIRED = 79
 
@@ -90,23 +77,8 @@ async def live(port: int) -> dict[str, Any]:
     await link.open()
     talk = Talk(link)
     call = talk.call
-    topics = [{"name": name, "numPartitions": 2, "replicationFactor": 1} for name in ("orders", "gone")]
-    await call("CreateTopics", topics=topics, timeoutMs=9000)
-    for kind, name, key, value in (
-        (2, "orders", "retention.ms", "86400000"),
-        (32, "share", "share.auto.offset.reset", "earliest"),
-    ):
-        config = {"name": key, "configOperation": 0, "value": value}
-        await call(
-            "IncrementalAlterConfigs", resources=[{"resourceType": kind, "resourceName": name, "configs": [config]}]
-        )
-    acl = {"resourceType": 2, "resourceName": "orders", "resourcePatternType": 4, "principal": "User:a", "host": "*"}
-    await call("CreateAcls", creations=[acl | {"operation": 3, "permissionType": 3}])
-    limit = {
-        "entity": [{"entityType": "user", "entityName": None}],
-        "ops": [{"key": "producer_byte_rate", "value": 9.0}],
-    }
-    await call("AlterClientQuotas", entries=[limit])
+    for api, values in REQUESTS["first"]:
+        await call(api, **values)
     user = {"name": "a", "mechanism": 1, "iterations": 4096, "salt": b"salt1234", "saltedPassword": bytes(32)}
     await call("AlterUserScramCredentials", upsertions=[user])
     for id in ("commit", "abort", "open"):
@@ -158,24 +130,14 @@ async def live(port: int) -> dict[str, Any]:
     fetch = {"groupId": "share", "memberId": MEMBER, "shareSessionEpoch": epoch + 1}
     await call("ShareAcknowledge", 1, topics=[{"topicId": id, "partitions": [place]}], **fetch)
     await call("DeleteTopics", topicNames=["gone"], timeoutMs=9000)
-    # The start offset moves a little later than the acknowledgement.
+    answers = {}
+    # The start offset of the share group moves a little later than the acknowledgement.
     for _ in range(ATTEMPTS):
-        share = await call("DescribeShareGroupOffsets", groups=[{"groupId": "share", "topics": None}])
-        if any(one["startOffset"] == 1 for one in share["groups"][0]["topics"][0]["partitions"]):
+        for name, (api, values, *version) in REQUESTS["last"].items():
+            answers[name] = await call(api, *version, **values)
+        if any(one["startOffset"] == 1 for one in answers["share"]["groups"][0]["topics"][0]["partitions"]):
             break
         await asyncio.sleep(0.1)
-    groups = [{"groupId": one, "topics": None} for one in ("simple", "deleted", "tx", "classic", "consumer")]
-    answers = {
-        "producers": await call("DescribeProducers", topics=[{"name": "orders", "partitionIndexes": [0]}]),
-        "groups": await call("ListGroups"),
-        "offsets": await call("OffsetFetch", 9, groups=groups),
-        "share": share,
-        "metadata": await call("Metadata", topics=None),
-        "acls": await call("DescribeAcls", **ANY_ACL),
-        "quotas": await call("DescribeClientQuotas", components=[], strict=False),
-        "users": await call("DescribeUserScramCredentials", users=None),
-        "configs": await call("DescribeConfigs", resources=[{"resourceType": 2, "resourceName": "orders"}]),
-    }
     link.close()
     return answers
 
@@ -184,7 +146,7 @@ async def live(port: int) -> dict[str, Any]:
 def cluster() -> Iterator[tuple[Broker, dict[str, Any]]]:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
-    with Broker(SETTINGS) as broker:
+    with Broker(REQUESTS["settings"]) as broker:
         yield broker, asyncio.run(live(broker.port))
 
 
