@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -18,7 +17,6 @@ from kfuzz.files import local_path
 from kfuzz.text import printable
 from kfuzz.units import counted, parse_moment, utc_text
 
-T = TypeVar("T")
 # The columns with times in milliseconds.
 TIMES = ("since", "timestamp", "commitTimestamp", "maxTimestampMs")
 
@@ -119,14 +117,6 @@ def _cell(name: str, value: Any) -> str:
     return printable(str(value))
 
 
-def _first(read: Callable[[Any], T], places: Iterable[Any]) -> T | None:
-    """The result of ``read`` for the first of these places that has one."""
-    for place in places:
-        with contextlib.suppress(UsageError):
-            return read(place)
-    return None
-
-
 @_verb(
     "*",
     open="topic partition first_offset since records producer_id epoch transactional_id hangs reason",
@@ -166,16 +156,19 @@ def transactions(
       kfuzz state transactions /var/lib/kafka/data
       kfuzz state transactions orders-0 --transaction-state /var/lib/kafka/data --aborted
     """
-    from kfuzz.logs.internal_topics import GROUPS, partitions_of, transactional_ids
+    from kfuzz.logs.internal_topics import GROUPS, TRANSACTIONS, partitions_of, transactional_ids
     from kfuzz.logs.producers import end_offset, judge, open_transactions, partition_state
 
     partitions = partitions_of(path, topics, notes)
     # Offsets that are committed in a transaction wait for it too.
-    partitions += (_first(lambda place: partitions_of(place, GROUPS, notes), [path]) or []) if topics == "*" else []
-    if beside is None:
-        known = _first(lambda place: transactional_ids(place, notes), (path, local_path(path).absolute().parent))
+    if topics == "*":
+        partitions += partitions_of(path, GROUPS, notes, required=False)
+    if beside is not None:
+        state = partitions_of(beside, TRANSACTIONS, notes)
     else:
-        known = transactional_ids(beside, notes)
+        places = (path, local_path(path).absolute().parent)
+        state = next(filter(None, (partitions_of(one, TRANSACTIONS, notes, required=False) for one in places)), [])
+    known = transactional_ids(state, notes) if state else None
     found: list[dict[str, Any]] = []
     ended: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -194,9 +187,9 @@ def transactions(
                 )
         found += opened
         if aborted:
-            state = partition_state(partition, notes, whole=True)
-            ended += [place | one for one in state.aborted]
-            lines += [f"{index} does not have the aborted transactions of its segment" for index in state.differ]
+            walked = partition_state(partition, notes, whole=True)
+            ended += [place | one for one in walked.aborted]
+            lines += [f"{index} does not have the aborted transactions of its segment" for index in walked.differ]
     hanging = [one["command"] for one in found if one["hangs"]]
     lines.insert(0, f"{path}: {counted(len(partitions), 'partition')}, {counted(len(found), 'open transaction')}")
     lines[0] += f", {len(hanging)} of them hanging" if found else ""

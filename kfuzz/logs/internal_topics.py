@@ -40,9 +40,17 @@ OF_GROUP: Final = re.compile(r"(Consumer|Share|Streams)Group(Metadata|TargetAssi
 Value = dict[str, Any]
 
 
-def partitions_of(path: str | Path, topics: str, notes: Notes) -> list[list[Segment]]:
-    """The segments of each partition of these topics in a log directory, or in one of its folders."""
-    found = find_segments(path, topics=topics, pass_over=notes.skip)
+def partitions_of(path: str | Path, topics: str, notes: Notes, *, required: bool = True) -> list[list[Segment]]:
+    """The segments of each partition of these topics in a log directory, or in one of its folders.
+
+    ``UsageError`` if there are none, unless they are not ``required``.
+    """
+    try:
+        found = find_segments(path, topics=topics, pass_over=notes.skip)
+    except UsageError:
+        if required:
+            raise
+        return []
     return [list(group) for _, group in groupby(found, lambda one: one.path.parent)]
 
 
@@ -117,11 +125,8 @@ class Beside:
 
     def __init__(self, of: Segment, notes: Notes) -> None:
         self._ends: dict[tuple[str, int], tuple[int | None, int | None]] = {}
-        try:
-            found = partitions_of(of.path.parent.absolute().parent, "*", notes)
-        except UsageError:
-            # It has only Kafka's own topics.
-            found = []
+        # Some directories have only Kafka's own topics.
+        found = partitions_of(of.path.parent.absolute().parent, "*", notes, required=False)
         self.partitions = {(str(one[0].topic), one[0].partition or 0): one for one in found}
 
     def end(self, topic: str, partition: int) -> tuple[int | None, int | None]:
@@ -142,12 +147,11 @@ class Beside:
         return {one.facts.get("topic_id", ""): topic for topic, one in kinds.items()}
 
 
-def transactional_ids(path: str | Path, notes: Notes) -> tuple[dict[int, Value], bool]:
-    """The transactional ids that a log directory knows, by producer id; and whether no partition of the topic is
-    missing between those that it has. ``UsageError`` if it has none.
+def transactional_ids(partitions: Sequence[Sequence[Segment]], notes: Notes) -> tuple[dict[int, Value], bool]:
+    """The transactional ids in these partitions of ``__transaction_state``, by producer id; and whether no partition of
+    the topic is missing between them.
     """
     found: dict[int, Value] = {}
-    partitions = partitions_of(path, TRANSACTIONS, notes)
     for segments in partitions:
         for _, key, value in decoded(TRANSACTIONS, latest(segments, notes), notes):
             value = value or {}
