@@ -139,6 +139,9 @@ def test_metadata_are_a_snapshot_and_what_follows_it(metadata: Path) -> None:
     assert (sections["features"], sections["brokers"]["1"]["fenced"]) == ({}, False)
     assert found["snapshots"] == ["00000000000000000005-0000000002.checkpoint"]
     assert state("metadata", metadata)["metadata"]["topics"] == {}
+    path = metadata / "__cluster_metadata-0" / f"{5:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    assert "damage: " in outcome("state", "metadata", metadata)[2]
 
 
 def test_changes_of_metadata_are_places_with_values_before_and_after(metadata: Path) -> None:
