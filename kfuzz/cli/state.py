@@ -45,6 +45,8 @@ def command() -> None:
 
     In --json, the fields of Kafka's own records keep their names. Whatever cannot be used is said on standard error.
 
+    Exit code 0: all was read; 1: something is damaged, or a transaction hangs; 2: wrong use.
+
     \b
     Examples:
       kfuzz state transactions /var/lib/kafka/data
@@ -57,8 +59,8 @@ def _verb(read: str, **tables: str) -> Callable[[Callable[..., Any]], click.Comm
     """A verb with a directory and --json.
 
     Its function gets ``notes``, and gives the document, lines to print above the tables (without any, the lengths of
-    the tables), and whether something hangs. ``read``: the topics that it reads. ``tables``: the columns of those
-    members of the document that are tables.
+    the tables), and whether something hangs. The exit code is 1 then, and for damage. ``read``: the topics that it
+    reads. ``tables``: the columns of those members of the document that are tables.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
@@ -74,14 +76,14 @@ def _verb(read: str, **tables: str) -> Callable[[Callable[..., Any]], click.Comm
                 document, lines, hangs = function(place, notes, **others)
                 if as_json:
                     echo_json(document | {"notes": notes.sentences()})
-                    return int(hangs)
+                    return int(hangs or notes.is_damaged)
                 counts = (counted(len(document.get(name, ())), name.removesuffix("s")) for name in tables)
                 say(*lines or [f"{place}: {', '.join(counts)}"])
                 for name, columns in tables.items():
                     _print(document.get(name, ()), columns.split())
                 for sentence in notes.sentences():
                     complain(sentence)
-            return int(hangs)
+            return int(hangs or notes.is_damaged)
 
         return command.command()(
             click.argument("path", metavar="DIR", required=False)(options.live(options.as_json(run)))
@@ -149,8 +151,6 @@ def transactions(
     or has ended it in this partition. Without __transaction_state, or with gaps in it, a transaction of an unknown
     producer hangs if its last batch is older than --max-timeout.
 
-    Exit code 0: none hangs; 1: at least one does; 2: wrong use.
-
     \b
     Examples:
       kfuzz state transactions /var/lib/kafka/data
@@ -168,7 +168,13 @@ def transactions(
     else:
         places = (path, local_path(path).absolute().parent)
         state = next(filter(None, (partitions_of(one, TRANSACTIONS, notes, required=False) for one in places)), [])
-    known = transactional_ids(state, notes) if state else None
+    known = None
+    try:
+        known = transactional_ids(state, notes) if state else None
+    except UsageError as error:
+        if beside is not None:
+            raise
+        notes[str(error)] += 1
     found: list[dict[str, Any]] = []
     ended: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -233,8 +239,8 @@ def producers(path: str, notes: Any, topics: str, whole: bool) -> Any:
 def groups(path: str, notes: Any, now_ms: int) -> Any:
     """Show groups, their members and their latest committed offsets, with the lag against the logs beside them.
 
-    lag counts up to the end of the log, stableLag up to its last stable offset. Offsets that were deleted, expired or
-    belong to a transaction that was not committed are left out.
+    lag counts up to the end of the log, stableLag up to its last stable offset; an offset after the end has lag 0.
+    Offsets that were deleted, expired or belong to a transaction that was not committed are left out.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from kfuzz.annotate.listing import codec_name, next_place
-from kfuzz.annotate.parts import preview
+from kfuzz.annotate.parts import PREVIEW_SIZE
 from kfuzz.annotate.records import opened
 from kfuzz.files import local_path
 from kfuzz.kafka import INT64_MAX
@@ -30,9 +30,11 @@ from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.records import Limits, Record, iterate
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.reader import BatchHeader, headers
+from kfuzz.units import counted
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, HEADER_UP_TO_MAGIC, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
 from kfuzz.wire.walk.search import Search
+from kfuzz.wire.walk.transactions import ABORT, COMMIT, end_marker
 
 WINDOW_BYTES: Final = 16 << 20
 # Of each side, so many ranges of offsets and places with bad bytes are kept.
@@ -42,8 +44,10 @@ OF_BATCH: Final = tuple(
     one for one in BatchHeader._fields if one not in ("number", "at", "size", "is_readable", "findings")
 )
 OF_RECORD: Final = ("timestamp", "key", "value", "headers", "attributes")
-# The bytes that are shown before the first one that differs.
+# The bytes or characters that are shown before the first one that differs, and how long other texts may be.
 BEFORE_BYTES: Final = 8
+TEXT_MOST: Final = 160
+MARKERS: Final = {ABORT: "ABORT marker", COMMIT: "COMMIT marker"}
 WANTED: Final = schema(["offset", "key", "value"], mode="tolerant")
 # The bytes of a value's digest.
 DIGEST_BYTES: Final = 16
@@ -225,10 +229,12 @@ class Compared:
         for key, same in groupby(merged, _key):
             found = {i: (offset, value) for (_, offset, value), i in same if value is not None}
             if len({value for _, value in found.values()}) > 1 or len(found) == 1:
-                values = ["none", "none"]
-                for i, (offset, value) in found.items():
-                    values[i] = f"{value[DIGEST_BYTES:].decode()} at offset {offset}"
-                name = f"last value of the key {preview(key, (0, len(key)))}"
+                texts = [found[i][1][DIGEST_BYTES:].decode() if i in found else "none" for i in (0, 1)]
+                values = [f"{text} at offset {found[i][0]}" if i in found else text for i, text in enumerate(texts)]
+                if texts[0] == texts[1]:
+                    # Long values may differ later.
+                    values = [f"{text}, with the hash {found[i][1][:4].hex()}" for i, text in enumerate(values)]
+                name = f"last value of the key {_shown(key)}"
                 self._note_record(max(found.values())[0], name, *values)
 
     def _values_of(self, side: Side, on_bytes: Callable[[int], None]) -> Iterator[Keyed]:
@@ -243,8 +249,7 @@ class Compared:
                     continue
                 for key, offset, value in last_records(rows, below):
                     if value is not None:
-                        text = preview(value, (0, len(value))).encode()
-                        value = blake2b(value, digest_size=DIGEST_BYTES).digest() + text
+                        value = blake2b(value, digest_size=DIGEST_BYTES).digest() + _shown(value).encode()
                     yield key, offset, value
             side.done += part.end - part.start
             on_bytes(sum(one.done for one in self.sides))
@@ -334,10 +339,10 @@ class Compared:
 
     def _compare(self, left: Record, right: Record) -> None:
         """Compare two records of the same offset."""
-        kinds = [_kind(side.head) for side in self.sides]
+        kinds = [_kind(side.head, record) for side, record in zip(self.sides, (left, right), strict=True)]
         self.sides[0].is_open = self.sides[1].is_open = False
         if left != right or kinds[0] != kinds[1]:
-            pairs = [(name, getattr(left, name), getattr(right, name)) for name in OF_RECORD] + [("kind", *kinds)]
+            pairs = [("kind", *kinds), *((name, getattr(left, name), getattr(right, name)) for name in OF_RECORD)]
             self._note_record(left.offset, *next(pair for pair in pairs if pair[1] != pair[2]))
 
     def _note_record(self, offset: int, name: str, one: object, other: object) -> None:
@@ -369,22 +374,39 @@ def _key(one: tuple[Keyed, int]) -> bytes:
     return one[0][0]
 
 
-def _kind(head: BatchHeader | None) -> str:
-    """The kind of a batch's records: it decides whether a consumer sees them."""
+def _kind(head: BatchHeader | None, record: Record | None = None) -> str:
+    """The kind of a batch's records, or of one of them: it decides whether a consumer sees them."""
     assert head is not None
-    control = "control record" if head.attributes & CONTROL else "record"
+    kind = "control record" if head.attributes & CONTROL else "record"
+    if record and head.attributes & CONTROL:
+        kind = MARKERS.get(end_marker(record.key, record.value)[0], kind)
     if not head.attributes & TRANSACTIONAL:
-        return control
-    return f"{control} in a transaction of producer {head.producer_id}, epoch {head.producer_epoch}"
+        return kind
+    return f"{kind} in a transaction of producer {head.producer_id}, epoch {head.producer_epoch}"
 
 
 def _texts(one: object, other: object) -> list[str]:
-    """Two values that differ, as texts. Of bytes, those are shown that are near the first one that differs."""
-    if not (isinstance(one, bytes) and isinstance(other, bytes)):
-        return [value if isinstance(value, str) else "null" if value is None else repr(value) for value in (one, other)]
-    same = next((i for i, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
-    at = max(same - BEFORE_BYTES, 0)
-    return [f"{len(whole)} bytes, from byte {at} on {preview(whole, (at, len(whole) - at))}" for whole in (one, other)]
+    """Two values that differ, as texts. Of long ones, the part is shown that is near the first difference."""
+    pair: list[Any] = ["null" if value is None else value for value in (one, other)]
+    pair = [value if isinstance(value, str | bytes) else repr(value) for value in pair]
+    at = 0
+    if type(pair[0]) is type(pair[1]):
+        differing = (i for i, (x, y) in enumerate(zip(*pair, strict=False)) if x != y)
+        at = max(next(differing, min(map(len, pair))) - BEFORE_BYTES, 0)
+    return [_near(value, at) for value in pair]
+
+
+def _near(whole: str | bytes, at: int) -> str:
+    if isinstance(whole, bytes):
+        return f"{counted(len(whole), 'byte')}, from byte {at} on {_shown(whole, at)}"
+    return whole if len(whole) <= TEXT_MOST else f"…{whole[at : at + TEXT_MOST]}…"
+
+
+def _shown(data: bytes, at: int = 0) -> str:
+    """Some bytes from byte ``at`` on, as text if they are printable ASCII, otherwise in hexadecimal."""
+    part = data[at : at + PREVIEW_SIZE]
+    text = repr(part.decode()) if part.isascii() and part.decode().isprintable() else part.hex()
+    return text + ("…" if len(data) > at + PREVIEW_SIZE else "")
 
 
 # --------------------------------------------------------------------------------------------------- logs

@@ -32,6 +32,8 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SHARES, REMOTE = "__share_group_state", "__remote_log_metadata"
 NAMES: Final = ("offset", "key", "value", "producer_id", "transactional", "control", "leader_epoch")
 ROWS: Final = schema(NAMES, mode="tolerant")
+# How the reason ends for a part of a batch at the end of a file.
+TAIL: Final = "[file-truncated]"
 # How entries of the metadata and numbers in records are named.
 FIXED: Final = json.loads(Path(__file__).with_name("kafka_records.json").read_text())
 # The records about a group and its members.
@@ -67,7 +69,8 @@ def rows(segments: Sequence[Segment], notes: Notes, selection: Selection = EVERY
                 found = zip(*(batch.column(name).to_pylist() for name in NAMES), strict=True)
                 yield from (row for row in found if first <= row[0] <= last)
             else:
-                notes[f"damage: {batch.column(FINDING)[0]}"] += 1
+                sentence = str(batch.column(FINDING)[0])
+                notes.damage(f"damage: {sentence}", is_tail=sentence.endswith(TAIL))
 
 
 def latest(segments: Sequence[Segment], notes: Notes) -> Iterator[tuple[bytes, bytes]]:
@@ -82,20 +85,24 @@ def _that_count(segments: Sequence[Segment], notes: Notes) -> Iterator[Keyed]:
     """
     pending: dict[int, dict[bytes, Keyed]] = defaultdict(dict)
     for offset, key, value, producer, is_transactional, is_control, _ in rows(segments, notes):
+        counting: Iterable[Keyed] = ()
         if is_control:
             ended = pending.pop(producer, {})
-            if ended and end_marker(key, value)[0] == COMMIT:
-                yield from ended.values()
+            counting = ended.values() if ended and end_marker(key, value)[0] == COMMIT else ()
         elif key is None:
             notes[f"a record of {segments[0].topic} is left out: the key is null"] += 1
         elif is_transactional and value is not None:
             pending[producer][key] = key, offset, value
         else:
-            yield key, offset, value
-            for ended in pending.values() if value is None else ():
-                ended.pop(key, None)
-    for producer, ended in pending.items():
-        notes[f"records of the open transaction of producer {producer}, which do not count yet"] += len(ended)
+            counting = [(key, offset, value)]
+        for one in counting:
+            yield one
+            for waiting in pending.values():
+                if one[0] in waiting and (one[2] is None or waiting[one[0]][1] < one[1]):
+                    del waiting[one[0]]
+    for producer, waiting in pending.items():
+        if waiting:
+            notes[f"records of the open transaction of producer {producer}, which do not count yet"] += len(waiting)
 
 
 def decoded(
@@ -125,6 +132,7 @@ class Beside:
 
     def __init__(self, of: Segment, notes: Notes) -> None:
         self._ends: dict[tuple[str, int], tuple[int | None, int | None]] = {}
+        self._notes = notes
         # Some directories have only Kafka's own topics.
         found = partitions_of(of.path.parent.absolute().parent, "*", notes, required=False)
         self.partitions = {(str(one[0].topic), one[0].partition or 0): one for one in found}
@@ -136,6 +144,16 @@ class Beside:
             end, stable = end_offset(self.partitions[place]), last_stable_offset(self.partitions[place][0])
             self._ends[place] = end, end if stable is None else stable
         return self._ends.get(place, (None, None))
+
+    def lags(self, topic: str, partition: int, offset: int) -> list[int | None]:
+        """How many offsets follow, up to the end of a partition and up to its last stable offset."""
+        ends = self.end(topic, partition)
+        if ends[0] is not None and offset > ends[0]:
+            self._notes[
+                f"{topic}-{partition} ends at {ends[0]}, before an offset that a group has; its log was cut off, made "
+                "again, or copied before its groups"
+            ] += 1
+        return [None if end is None else max(end - offset, 0) for end in ends]
 
     @cached_property
     def topics(self) -> dict[str, str]:
@@ -186,9 +204,9 @@ def groups(path: str | Path, notes: Notes, now_ms: int) -> dict[str, list[Value]
             new: Value = {"group": group_id, "type": "classic", "epoch": None, "members": {}, "lag": None}
             group = made.setdefault(str(group_id), new)
             if name in ("OffsetCommit", "LegacyOffsetCommit"):
-                end, stable = beside.end(key["topic"], key["partition"])
-                lags = [None if upto is None else max(upto - int(value["offset"]), 0) for upto in (end, stable)]
-                offsets.append(key | value | {"end": end, "lag": lags[0], "stableLag": lags[1]})
+                place = key["topic"], key["partition"]
+                lags = beside.lags(*place, int(value["offset"]))
+                offsets.append(key | value | {"end": beside.end(*place)[0], "lag": lags[0], "stableLag": lags[1]})
                 if lags[0] is not None:
                     group["lag"] = (group["lag"] or 0) + lags[0]
             elif name == "GroupMetadata":
@@ -242,8 +260,8 @@ def shares(path: str | Path, notes: Notes) -> list[Value]:
         one["topic"] = beside.topics.get(one["topicId"], one["topicId"])
         one["end"], _ = beside.end(one["topic"], one["partition"])
         start, complete = int(one["startOffset"]), one["deliveryCompleteCount"]
-        is_known = one["end"] is not None and min(start, complete) >= 0
-        one["lag"] = max(one["end"] - start - complete, 0) if is_known else None
+        is_known = min(start, complete) >= 0
+        one["lag"] = beside.lags(one["topic"], one["partition"], start + complete)[0] if is_known else None
         one["stateBatches"] = [batch for batch in one["stateBatches"] if int(batch["lastOffset"]) >= start]
     return [found[place] for place in sorted(found)]
 

@@ -15,17 +15,13 @@ from kfuzz.logs.lines import values_of
 
 # Keys, offsets and values beyond this are on disk.
 MEMORY_KIB: Final = 64 << 10
-PUT: Final = """
-    insert into latest values (?, ?, ?)
-    on conflict (key) do update set row = excluded.row, value = excluded.value where excluded.row >= row
-"""
 
 # Key, offset and value of a record.
 Keyed = tuple[bytes, int, bytes | None]
 
 
 class Latest:
-    """Of the records of each key, the one with the highest offset; on disk if there are many keys."""
+    """Of the records of each key, the last one of ``records``; on disk if there are many keys."""
 
     def __init__(self, records: Iterable[Keyed]) -> None:
         """``UsageError`` if the disk is full."""
@@ -37,7 +33,7 @@ class Latest:
         try:
             self._found.executescript(f"pragma cache_size = -{MEMORY_KIB}; pragma journal_mode = off")
             self._found.execute("create table latest (key blob primary key, row integer, value blob) without rowid")
-            self._found.executemany(PUT, records)
+            self._found.executemany("insert or replace into latest values (?, ?, ?)", records)
             self._found.execute("create index rows on latest (row)")
         except sqlite3.OperationalError as error:
             raise UsageError(

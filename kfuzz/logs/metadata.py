@@ -31,6 +31,8 @@ HIDDEN: Final = "hidden"
 # The fields of a broker that a record may change, and the leader that means no change.
 OF_BROKER: Final = ("fenced", "inControlledShutdown", "logDirs", "cordonedLogDirs")
 NO_LEADER_CHANGE: Final = -2
+# Notes after which the settings of topics are not known.
+LOST_TOPICS: Final = re.compile(r"a record of \w+ is left out: (Topic|RemoveTopic|Config)Record ")
 
 Value = dict[str, Any]
 
@@ -152,15 +154,16 @@ def picture(path: str | Path, notes: Notes, at: int | None = None) -> Picture:
 
 def topic_configs(log_dir: Path) -> dict[str, dict[str, str]] | None:
     """The settings that each topic has of its own, by Kafka's names; None if ``log_dir`` has no metadata, or has some
-    that cannot be read.
+    about topics that cannot be read.
     """
     notes = Notes()
     try:
         found = picture(log_dir / f"{TOPIC}-0", notes).sections
     except KfuzzError:
         return None
+    is_whole = not notes.is_damaged and not any(map(LOST_TOPICS.match, notes))
     configs = {name: found["configs"].get(f"topic {name}", {}) for name in found["topics"]}
-    return configs if configs and not notes else None
+    return configs if configs and is_whole else None
 
 
 def _replay(made: Picture, segments: Any, notes: Notes, selection: Selection) -> None:

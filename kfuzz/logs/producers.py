@@ -21,7 +21,7 @@ from kfuzz.logs.snapshot import Producer
 from kfuzz.logs.stored import last_offset_of
 from kfuzz.logs.transactions import last_stable_offset, snapshot_of
 from kfuzz.mapped import mapped, require_whole
-from kfuzz.records.read.reader import check_with
+from kfuzz.units import counted
 from kfuzz.wire.io.layout import CONTROL
 
 FIRST: Final = "current_txn_first_offset"
@@ -29,6 +29,13 @@ FIRST: Final = "current_txn_first_offset"
 
 class Notes(Counter[str]):
     """Sentences about what could not be used, and how often each is true."""
+
+    is_damaged = False
+
+    def damage(self, sentence: str, *, is_tail: bool) -> None:
+        """Bytes are damaged. A cut batch at the end is no damage: a broker writes the rest, or drops it at its start."""
+        self.is_damaged |= not is_tail
+        self[sentence] = 1
 
     def skip(self, path: Path, what: str) -> None:
         """A file is skipped, and what it is; for ``find_segments``."""
@@ -60,7 +67,7 @@ class PartitionState:
 def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool = False) -> PartitionState:
     """The producers of a partition, of which these are all segments. ``whole``: read the log from its first segment on.
 
-    ``UsageError`` if a file cannot be read. After bad bytes the rest of their segment is not read; ``notes`` says so.
+    ``UsageError`` if a file cannot be read. Bad bytes are passed over; ``notes`` says so.
     """
     made, start = PartitionState(), 0
     for at in (0,) if whole else reversed(range(len(partition))):
@@ -70,13 +77,13 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
     for segment in partition[start:]:
         began = [(one.producer_id, one.current_txn_first_offset) for one in made.producers.values()]
         walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, [one for one in began if one[1] >= 0])
+        bad = []
         if segment.size:
             with segment.open() as file:
                 view = mapped(file, 0, segment.size)
-                consumed = check_with(view, walk).consumed
+                listing = Listing(view, role="log", also=walk)
+                bad = [one for one in listing if one.size and (one.kind != "batch" or one.is_refused)]
                 require_whole(view)
-            if consumed < segment.size:
-                notes[f"{segment.path} is damaged or cut at byte {consumed}; what follows in it is not known"] += 1
         for fields in walk.producers:
             one = Producer(*fields)
             known = made.producers.get(one.producer_id)
@@ -84,7 +91,14 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
         rows = np.frombuffer(walk.transaction_index, ABORTED_ENTRY).tolist()
         made.aborted += [dict(zip(ABORTED_ENTRY.names or (), row, strict=True)) for row in rows]
         path = segment.path.with_suffix(".txnindex")
-        if entries(path, ABORTED_ENTRY).tobytes() != walk.transaction_index:
+        if bad:
+            more = f" and in {counted(len(bad) - 1, 'more place')}" if len(bad) > 1 else ""
+            notes.damage(
+                f"{segment.path} is damaged or cut at byte {bad[0].at}{more}; what is there is not known, such as the "
+                "end of a transaction",
+                is_tail=bad[0].kind == "tail",
+            )
+        elif entries(path, ABORTED_ENTRY).tobytes() != walk.transaction_index:
             made.differ.append(str(path))
     return made
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from cli_driver import kfuzz, outcome
-from made_state import FIRST_MS, make_logs
+from made_state import FIRST_MS, MARKERS, make_logs
 
+from kfuzz.errors import UsageError
 from kfuzz.kafka import LATEST
+from kfuzz.logs import internal_topics
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
+from kfuzz.wire.records.framing import frames
 
 
 def state(*words: str | Path) -> dict[str, Any]:
@@ -54,6 +59,14 @@ def test_without_the_coordinators_log_the_age_decides(data: Path) -> None:
     assert outcome("state", "transactions", data, "--transaction-state", data / "orders-0")[0] == 2
 
 
+def test_a_coordinators_log_that_cannot_be_read_is_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Mock(side_effect=UsageError("it cannot be read"))
+    monkeypatch.setattr(internal_topics, "transactional_ids", refused)
+    code, out, err = outcome("state", "transactions", data)
+    assert (code, "there is no __transaction_state" in out, err) == (1, True, "kfuzz: it cannot be read\n")
+    assert outcome("state", "transactions", data, "--transaction-state", data)[0] == 2
+
+
 def test_aborted_transactions_are_compared_with_the_index(data: Path) -> None:
     entry = b"".join(n.to_bytes(size, "big") for n, size in ((0, 2), (2, 8), (5, 8), (7, 8), (2, 8)))
     (data / "orders-0" / f"{0:020d}.txnindex").write_bytes(entry)
@@ -65,6 +78,21 @@ def test_aborted_transactions_are_compared_with_the_index(data: Path) -> None:
         "00000000000000000000.txnindex does not have the aborted"
         in outcome("state", "transactions", data, "--aborted")[1]
     )
+
+
+def test_a_marker_with_a_wrong_crc_ends_nothing(data: Path) -> None:
+    path = data / "orders-0" / f"{0:020d}.log"
+    logged = bytearray(path.read_bytes())
+    at = [at for at, _, _ in frames(logged)][4]
+    # ABORT becomes COMMIT.
+    logged[logged.index(MARKERS["abort"][0], at + BATCH_HEADER_SIZE) + 3] ^= 1
+    path.write_bytes(logged)
+    code, out, err = outcome("state", "transactions", data)
+    assert (code, out.splitlines()[0]) == (1, f"{data}: 1 partition, 4 open transactions, 3 of them hanging")
+    assert f"{path} is damaged or cut at byte {at}; what is there is not known" in err
+    assert [
+        one["producer_id"] for one in json.loads(kfuzz("state", "producers", data, "--json").stdout)["producers"]
+    ] == [1, 2, 3, 4, 5]
 
 
 def test_producers_have_their_last_batches(data: Path) -> None:
@@ -99,8 +127,19 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
     path = data / "__consumer_offsets-0" / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
     damaged = outcome("state", "groups", path.parent)
-    assert (damaged[0], damaged[1].splitlines()[0]) == (0, f"{path.parent}: 2 groups, 2 offsets")
+    assert (damaged[0], damaged[1].splitlines()[0]) == (1, f"{path.parent}: 2 groups, 2 offsets")
     assert "damage: " in damaged[2]
+
+
+def test_an_offset_after_the_end_of_its_log_is_said(data: Path) -> None:
+    make_logs(data, "groups")
+    path = data / "orders-0" / f"{0:020d}.log"
+    [_, (second, _, _), *_] = frames(path.read_bytes())
+    path.write_bytes(path.read_bytes()[:second])
+    found = state("groups", data)
+    assert [one["lag"] for one in found["offsets"]] == [0, 0]
+    assert found["notes"][1].startswith("orders-0 ends at 2, before an offset that a group has; its log was cut off")
+    assert found["notes"][1].endswith("(2 times)")
 
 
 def test_share_groups_have_their_snapshot_and_what_changed_it(tmp_path: Path) -> None:

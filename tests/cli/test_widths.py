@@ -24,6 +24,8 @@ VERBS = {
     "show --frames": ["show", "--frames", "conversation/reading/plain"],
     "check": ["check", "{folder}"],
     "cat --table": ["cat", "{sound}", "--table"],
+    "diff": ["diff", "{sound}", "{damaged}"],
+    "state": ["state", "producers", "{folder}"],
     "salvage": ["salvage", "{folder}", "--out", "{out}"],
     "explain": ["explain", "INVALID_RECORD"],
     "explain LINE": ["explain", "WARN Found invalid messages in log segment {damaged} at byte offset 12."],

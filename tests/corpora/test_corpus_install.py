@@ -423,9 +423,11 @@ def test_notes_compare_the_topics_with_the_brokers_metadata(corpus: Corpus, log_
             made_topic("pay.s-1", 2),
             configured("pay.s-1", "retention.ms", "5"),
             configured("pay.s-1", "cleanup.policy", "compact,delete"),
-            # A broker's own settings and other records change nothing.
+            # A broker's own settings and other records change nothing, also those of a newer release.
             (4, "ConfigRecord", {"resourceType": 4, "resourceName": "", "name": "retention.ms", "value": "7"}),
             (20, "NoOpRecord", {}),
+            (99, "NoOpRecord", {}),
+            (8, "UnfenceBrokerRecord", {"id": 9}),
         )
     )
     assert notes(corpus, log_dir) == [
@@ -441,7 +443,7 @@ def test_notes_compare_the_topics_with_the_brokers_metadata(corpus: Corpus, log_
     assert first.startswith("topic pay.s-1: retention.ms is not set: ")
     assert second.startswith("topic t: retention.ms is not set: ")
     # A snapshot stands for the records of the log before its offset.
-    log.write_bytes(metadata(*again, *right))
+    log.write_bytes(metadata(*again, *right, *right)[:-3])
     (folder / f"{2:020d}-0000000001.checkpoint").write_bytes(metadata(made_topic("t", 4), *old[1:]))
     assert notes(corpus, log_dir) == []
     (folder / f"{4:020d}-0000000001.checkpoint").write_bytes(metadata(*right))

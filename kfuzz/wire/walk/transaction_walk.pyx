@@ -7,8 +7,9 @@ cimport cython
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memset
 
+from kfuzz.wire.io.checksum cimport crc32c_of
 from kfuzz.wire.io.cursor cimport cursor_t
-from kfuzz.wire.io.format cimport CODEC_MASK, CONTROL, HEADER_SIZE, LAST_MAGIC
+from kfuzz.wire.io.format cimport AT_ATTRIBUTES, CODEC_MASK, CONTROL, HEADER_SIZE, LAST_MAGIC
 from kfuzz.wire.io.buffer cimport HeldBuffer, hold
 from kfuzz.wire.io.int64_map cimport find, free_map, map_t, put
 from kfuzz.wire.io.report cimport clear, report_t
@@ -72,8 +73,9 @@ cdef class TransactionWalk:
         cdef bint is_readable = True
         self.rows.count = self.rows.header_count = 0
         if h.attributes & CONTROL:
-            # Kafka never compresses a marker.
+            # Kafka never compresses a marker. One with a wrong CRC may say anything.
             is_readable = not h.attributes & CODEC_MASK and h.record_count >= 0
+            is_readable &= crc32c_of(p + AT_ATTRIBUTES, size - AT_ATTRIBUTES) == h.crc
             if is_readable:
                 c = cursor_t(base=p, end=p + size, report=report, record=-1, header=-1)
                 is_readable = get_records(&c, p + HEADER_SIZE, h, &self.rows, False)
