@@ -3,6 +3,7 @@
 :func:`opened` makes a temporary folder that looks like the log directory. Each file has its name and size there, but no
 content: when ``kfuzz.files`` opens it, its bytes are fetched. Few copies are kept at a time, so the disk needs room for
 little more than the largest file. Only a packed archive is unpacked as a whole, into at most half of the free disk.
+Packed segments in a folder are unpacked one by one. What is before a cut is read too; at the end, an error names it.
 
 The files of tiered storage get the names that they have in a log directory. Every text names the real place.
 """
@@ -34,6 +35,7 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import URL, cannot_write, local_path, open_regular
 from kfuzz.forms import integer
 from kfuzz.storage import LocalTarget, RemoteTarget, Target, in_parallel
+from kfuzz.units import counted
 
 FILES_MAX: Final = 1_000_000
 # Copies of fetched files are dropped, the oldest first, while all of them together are larger.
@@ -47,8 +49,9 @@ PACKED_NAME: Final = re.compile(r"(.+?)(\.tar|\.tar\.gz|\.tar\.zst|\.tgz|\.tzst|
 GZIP, ZSTD, TAR, TAR_AT = b"\x1f\x8b\x08", (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"), b"ustar", 257
 # The names of Kafka's LocalTieredStorage: orders-0-ID/00000000000000000000-ID.log; and those of Aiven's plugin:
 # orders-ID/0/00000000000000000000-ID.log, with .indexes, and .rsm-manifest that describes both.
-SEGMENT: Final = re.compile(r"\d{20}(-[\w-]{22})?\.log", re.ASCII)
+SEGMENT: Final = re.compile(r"(\d{20}\.log)|\d{20}(-[\w-]{22}\.log|\.log\.gz|\.log\.zst)", re.ASCII)
 TIERED: Final = re.compile(r"(\d{20})-[\w-]{22}(\.[a-z_-]+)", re.ASCII)
+PACKED_FILE: Final = re.compile(r"(\d{20}\.[a-z]+)\.(gz|zst)", re.ASCII)
 WITH_ID: Final = re.compile(r".-[\w-]{22}$", re.ASCII)
 LOG, INDEXES, MANIFEST = ".log", ".indexes", ".rsm-manifest"
 # By suffix, the names of indexes in a manifest. A producer snapshot has the offset of the next segment, which the
@@ -65,15 +68,24 @@ def opened(place: str | Path, *, on_left_out: Callable[[str], None] = lambda sen
     stays as it is. ``on_left_out`` gets a sentence about each file that is left out. Use the path only inside the
     block, and open files by functions of ``kfuzz.files``.
 
-    Raises ``UsageError`` if the store does not answer or has nothing there, and if the archive is damaged or too large.
+    Raises ``UsageError`` if the store does not answer or has nothing there, if the archive is too large or no part of
+    it can be read, and at the end of the block if it was damaged or cut off.
     """
     with contextlib.ExitStack() as stack:
+        opening = _Opening(stack, on_left_out)
         try:
-            yield _Opening(stack, on_left_out).path(place)
+            yield opening.path(place)
         except KfuzzError as error:
             # The real names are forgotten when this block ends.
-            error.args = (text.really(str(error)), *error.args[1:])
+            error.args = ("; ".join((*opening.cut, text.really(str(error)))), *error.args[1:])
             raise
+        if opening.cut:
+            raise UsageError(f"{'; '.join(opening.cut)}; get another copy")
+
+
+def is_tiered(folder: Path) -> bool:
+    """Whether a partition's folder inside :func:`opened` is one of tiered storage."""
+    return any(TIERED.fullmatch(text.really(str(one)).rpartition("/")[2]) for one in folder.iterdir())
 
 
 @contextlib.contextmanager
@@ -107,6 +119,8 @@ class _Part:
 class _Opening:
     stack: contextlib.ExitStack
     on_left_out: Callable[[str], None]
+    # What is damaged or cut off.
+    cut: list[str] = field(default_factory=list)
 
     def path(self, place: str | Path) -> Path:
         match = URL.fullmatch(str(place))
@@ -115,7 +129,7 @@ class _Opening:
         path = local_path(place)
         if path.is_dir():
             here = LocalTarget(path)
-            return self._laid(here, _files(here), str(place)) if _is_tiered(path) else path
+            return self._laid(here, _files(here), str(place)) if _has_other_names(path) else path
         archive = next((one for one in (path, *path.parents) if one.is_file()), None)
         found = archive and self._unpacked(archive, str(archive), str(path.relative_to(archive)))
         return found or path
@@ -125,8 +139,7 @@ class _Opening:
         if found := list(_files(target)):
             return self._laid(target, found, uri)
         parent, _, name = uri.rpartition("/")
-        target = Target.of(parent)
-        listed = target.list().files
+        listed = {} if parent.endswith(":/") else (target := Target.of(parent)).list().files
         if name not in listed:
             raise UsageError(f"{uri} has no files; check the name, and that the bucket exists")
         packed = PACKED_NAME.fullmatch(name)
@@ -147,17 +160,17 @@ class _Opening:
             unpacked.parent.mkdir()
             names |= {str(unpacked.parent): name.rpartition("/")[0], str(unpacked): name}
             with _written(unpacked) as copy:
-                copy.writelines(_content(_pieces(path, size=PACKED_BYTES), head, name))
+                copy.writelines(_upto_cut(_content(_pieces(path, size=PACKED_BYTES), name), self.cut))
             path, head = unpacked, _head(unpacked)
         if not head[TAR_AT:].startswith(TAR):
             return path if is_packed else None
-        return self._laid(LocalTarget(path.parent), _members(path, name, self.on_left_out), name, inner)
+        return self._laid(LocalTarget(path.parent), _members(path, name, self), name, inner)
 
     def _laid(self, target: Target, parts: Iterable[_Part], place: str, inner: str = ".") -> Path:
         """A folder that stands for the files of ``target``; or ``inner`` of it."""
         names: dict[str, str] = {}
         copies = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="kfuzz-copies-"))
-        source = _Source(target, place, Path(copies))
+        source = _Source(target, place, Path(copies), self.cut)
         folder, above = self.stack.enter_context(stand_in(names, source.fetch)), _above(place)
         root = folder.joinpath(*above)
         names |= {str(root.parent): place.rpartition("/")[0], str(root): place}
@@ -201,11 +214,14 @@ def _above(place: str) -> list[str]:
     return [re.sub(r"[^\w.-]", "_", part) or "_" for part in (around, packed[1] if packed else name)]
 
 
-def _is_tiered(path: Path) -> bool:
-    """Whether the segments in a folder have names of tiered storage; the first one decides."""
+def _has_other_names(path: Path) -> bool:
+    """Whether segments in a folder have other names than a broker's: in tiered storage, or packed.
+
+    The first folder with segments decides.
+    """
     for folder, inner, names in os.walk(path):
-        if found := next(filter(SEGMENT.fullmatch, names), None):
-            return bool(TIERED.fullmatch(found))
+        if found := [*filter(None, map(SEGMENT.fullmatch, names))]:
+            return any(one[1] is None for one in found)
         if len(Path(folder).parts) - len(path.parts) > 2:
             inner.clear()
     return False
@@ -214,6 +230,8 @@ def _is_tiered(path: Path) -> bool:
 def _in_log_directory(parts: list[str]) -> list[str]:
     """The parts of a path, as Kafka names them in a log directory; others than those of tiered storage stay."""
     *folders, name = parts
+    if packed := PACKED_FILE.fullmatch(name):
+        return [*folders, packed[1]]
     if (file := TIERED.fullmatch(name)) is None:
         return parts
     at = -2 if folders[-1].isdigit() else -1
@@ -245,19 +263,34 @@ class _Headers(io.FileIO):
         return super().read(size) or b""
 
 
-def _members(path: Path, name: str, on_left_out: Callable[[str], None]) -> Iterator[_Part]:
+def _members(path: Path, name: str, opening: _Opening) -> Iterator[_Part]:
     """The regular files in a tar file; no links, no pipes, and no names that lead out of it."""
+    last, count = "", 0
     with open_regular(path, follow=True) as file:
+        end = os.fstat(file.fileno()).st_size
         try:
             with tarfile.open(fileobj=_Headers(file.fileno(), closefd=False), mode="r:") as archive:
                 for member in archive:
                     parts = [part for part in member.name.split("/") if part not in ("", ".")]
                     if member.isreg() and parts and ".." not in parts and not member.issparse():
-                        yield _Part("/".join(parts), member.size, path.name, member.offset_data, member.size)
+                        size = max(min(member.size, end - member.offset_data), 0)
+                        last, count = f"{'/'.join(parts)} up to its byte {size} of {member.size}", count + 1
+                        yield _Part("/".join(parts), size, path.name, member.offset_data, size)
                     elif not member.isdir():
-                        on_left_out(f"{name}/{member.name} is left out: it is no regular file inside the archive")
+                        opening.on_left_out(
+                            f"{name}/{member.name} is left out: it is no regular file inside the archive"
+                        )
+                # Where a header is damaged, tarfile stops in silence.
+                if any(os.pread(file.fileno(), tarfile.BLOCKSIZE, archive.offset) or b"\1"):
+                    raise tarfile.ReadError(f"no file begins at byte {archive.offset}, and no end mark")
         except (tarfile.TarError, OSError, ValueError) as error:
-            raise UsageError(f"{name} is damaged or cut off: {error}; get another copy") from None
+            if not count:
+                raise UsageError(f"{name} is damaged or cut off: {error}; get another copy") from None
+            # It may be known that the packed file around it is cut off.
+            opening.cut[:] = opening.cut or [f"{name} is damaged or cut off: {error}"]
+            opening.cut.append(
+                f"{counted(count, 'file')} of it {'was' if count == 1 else 'were'} read, the last one {last}"
+            )
 
 
 @dataclass(slots=True)
@@ -269,6 +302,7 @@ class _Source:
     target: Target
     place: str
     copies: Path
+    cut: list[str]
     parts: dict[str, _Part] = field(default_factory=dict)
     kept: OrderedDict[str, Path] = field(default_factory=OrderedDict)
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -289,7 +323,10 @@ class _Source:
             except (AttributeError, KeyError, TypeError, ValueError):
                 raise UsageError(f"{name} is not a manifest of tiered storage that kfuzz knows") from None
         for name, part in found.items():
-            if not TIERED.fullmatch(name.rpartition("/")[2]) or name.endswith((LOG, *INDEX_NAMES)):
+            if PACKED_FILE.fullmatch(name.rpartition("/")[2]):
+                size = sum(map(len, _upto_cut(self._unpacked(part), self.cut)))
+                yield replace(part, size=size, is_packed=True)
+            elif not TIERED.fullmatch(name.rpartition("/")[2]) or name.endswith((LOG, *INDEX_NAMES)):
                 yield part
 
     def _read(self, part: _Part) -> bytes:
@@ -303,15 +340,18 @@ class _Source:
             return path
         if part.is_encrypted:
             raise UsageError(f"{path} is encrypted by tiered storage, and kfuzz has no keys; decrypt it first")
-        whole = self._whole(part.source)
-        if part.stored is None and not part.is_packed:
-            return whole
-
-        left = sys.maxsize if part.stored is None else part.stored
-        pieces = _pieces(whole, part.at, left, size=PACKED_BYTES if part.is_packed else PIECE_BYTES)
         if part.is_packed:
-            pieces = _content(pieces, ZSTD[0], f"{self.place}/{part.name}")
+            pieces = _upto_cut(self._unpacked(part), [])
+        elif part.stored is None:
+            return self._whole(part.source)
+        else:
+            pieces = _pieces(self._whole(part.source), part.at, part.stored)
         return self._copy(path, lambda copy: copy.writelines(pieces))
+
+    def _unpacked(self, part: _Part) -> Iterator[bytes]:
+        left = sys.maxsize if part.stored is None else part.stored
+        packed = _pieces(self._whole(part.source), part.at, left, size=PACKED_BYTES)
+        return _content(packed, f"{self.place}/{part.name}")
 
     def _whole(self, name: str) -> Path:
         """A file on this machine with the bytes of a file of the target."""
@@ -370,8 +410,20 @@ def _pieces(path: Path, at: int = 0, left: int = sys.maxsize, *, size: int = PIE
             yield piece
 
 
-def _content(packed: Iterable[bytes], head: bytes, name: str) -> Iterator[bytes]:
-    """The bytes that are packed in the pieces of a file that begins with ``head``."""
+class _Cut(UsageError):
+    """The end of a packed file is missing or damaged."""
+
+
+def _upto_cut(pieces: Iterable[bytes], cut: list[str]) -> Iterator[bytes]:
+    """The pieces up to where the packed file is cut off, which ``cut`` gets."""
+    try:
+        yield from pieces
+    except _Cut as error:
+        cut.append(str(error))
+
+
+def _content(packed: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The bytes that are packed in the pieces of a file, by gzip or zstd."""
     room = shutil.disk_usage(tempfile.gettempdir()).free // 2
     unpacker: Any = None
     try:
@@ -379,7 +431,7 @@ def _content(packed: Iterable[bytes], head: bytes, name: str) -> Iterator[bytes]
             while piece:
                 if unpacker is None or unpacker.eof:
                     gzip, zstd = partial(zlib.decompressobj, wbits=31), zstandard.ZstdDecompressor().decompressobj
-                    unpacker = gzip() if head.startswith(GZIP) else zstd()
+                    unpacker = gzip() if piece.startswith(GZIP[:1]) else zstd()
                 chunk = unpacker.decompress(piece)
                 room -= len(chunk)
                 if room < 0:
@@ -391,6 +443,6 @@ def _content(packed: Iterable[bytes], head: bytes, name: str) -> Iterator[bytes]
                 # Several may follow each other, and zeros the last one.
                 piece = unpacker.unused_data.lstrip(b"\0") if unpacker.eof else b""
     except (zlib.error, zstandard.ZstdError) as error:
-        raise UsageError(f"{name} is damaged: {error}; get another copy") from None
+        raise _Cut(f"{name} is damaged: {error}") from None
     if unpacker is not None and not unpacker.eof:
-        raise UsageError(f"{name} is cut off: its end is missing; get another copy")
+        raise _Cut(f"{name} is cut off: its end is missing")

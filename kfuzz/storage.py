@@ -586,13 +586,7 @@ class RemoteTarget(Target):
             raise
         except Exception as error:
             done = {"read": "read", "write": "written", "remove": "removed"}[deed]
-            if isinstance(error, TimeoutError):
-                error = TimeoutError(f"no answer within {ANSWER_S_MAX} s")
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise UsageError(
-                f"{self._uri}{'/' if name else ''}{name} cannot be {done}: {reason[:300]}; check the address, the "
-                "bucket, the credentials and their rights"
-            ) from error
+            raise _refused(f"{self._uri}{'/' if name else ''}{name} cannot be {done}", error) from error
 
 
 class _RemoteStage(Stage):
@@ -690,6 +684,13 @@ def _within(ask: Callable[..., T], *what: Any, **how: Any) -> T:
     return answer.result(ANSWER_S_MAX)
 
 
+def _refused(what: str, error: Exception) -> UsageError:
+    if isinstance(error, TimeoutError):
+        error = TimeoutError(f"no answer within {ANSWER_S_MAX} s")
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return UsageError(f"{what}: {reason[:300]}; check the address, the bucket, the credentials and their rights")
+
+
 def _file_system(uri: str) -> tuple[Any, str]:
     scheme = uri.partition("://")[0]
     package, remedy = PACKAGES.get(scheme, ("", ""))
@@ -702,7 +703,7 @@ def _file_system(uri: str) -> tuple[Any, str]:
         ) from None
     try:
         # A listing that was kept would hide what other machines write.
-        fs, root = url_to_fs(uri, use_listings_cache=False)
+        fs, root = _within(url_to_fs, uri, use_listings_cache=False)
     except ImportError as error:
         told = known_implementations.get(scheme, {}).get("err", str(error))
         needs = f"{package}, which is not installed; {remedy}" if package else f"another package; {told}"
@@ -714,4 +715,7 @@ def _file_system(uri: str) -> tuple[Any, str]:
             f"{uri} has the scheme {scheme}:, which fsspec does not know; name a directory, or a URI such as "
             "s3://bucket/corpus"
         ) from None
+    # Some packages ask the store here.
+    except Exception as error:
+        raise _refused(f"{uri} cannot be opened", error) from error
     return fs, str(root)

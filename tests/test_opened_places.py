@@ -81,8 +81,18 @@ def in_memory(folder: Path, name: str, pattern: str = "t-*/*") -> str:
     return str(target)
 
 
-LAYOUTS = {"local": in_local_tiered_storage, "aiven": in_aivens_storage}
-KINDS = "log.tar", "log.tar.gz", "log.tar.zst", "local", "aiven", "aiven.tar.gz", "memory", "memory.tgz"
+def in_packed_files(log: Path, out: Path) -> None:
+    for number, path in enumerate(log.glob("t-*/0*.*")):
+        (out / path.parent.name).mkdir(parents=True, exist_ok=True)
+        pack = (".gz", ".zst")[number % 2]
+        (out / path.parent.name / f"{path.name}{pack}").write_bytes(PACK[pack](path.read_bytes()))
+
+
+LAYOUTS = {"local": in_local_tiered_storage, "aiven": in_aivens_storage, "packed": in_packed_files}
+KINDS = (
+    *("log.tar", "log.tar.gz", "log.tar.zst", "local", "aiven", "aiven.tar.gz", "memory", "memory.tgz"),
+    *("packed", "packed.tar"),
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,19 +151,41 @@ def test_damage_is_named_by_its_real_place(log: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [".gz", ".zst"])
-def test_a_packed_file_is_read_and_a_part_of_it_refused(log: Path, tmp_path: Path, pack: str) -> None:
+def test_a_packed_file_is_read_and_a_damaged_one_up_to_the_damage(log: Path, tmp_path: Path, pack: str) -> None:
     data = (plain := log / "t-0" / f"{0:020d}.log").read_bytes()
     packed = tmp_path / "t-0" / f"{0:020d}.log{pack}"
     packed.parent.mkdir()
-    packed.write_bytes(PACK[pack](data[:1000]) + PACK[pack](data[1000:]))
+    packed.write_bytes(PACK[pack](data[:30_000]) + PACK[pack](data[30_000:]))
     assert outcome("cat", packed) == outcome("cat", plain)
     assert outcome("show", packed)[1].replace(str(packed), "") == outcome("show", plain)[1].replace(str(plain), "")
     for bad, what in ((packed.read_bytes()[:-9], "is cut off"), (packed.read_bytes() + b"rest", "is damaged")):
         packed.write_bytes(bad)
-        for verb in ("check", "show", "cat"):
-            done = kfuzz(verb, packed)
-            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-            assert f"{packed} {what}" in done.stderr
+        for words in (["check", packed], ["show", packed], ["cat", packed, "--keep-going"], ["check", packed.parent]):
+            done = kfuzz(*words)
+            assert (done.returncode, done.stdout != "", f"{packed} {what}" in done.stderr) == (2, True, True)
+
+
+@pytest.mark.parametrize(("pack", "at"), [("", 0.3), ("", 0.9), (".gz", 0.5), (".zst", 0.9)])
+def test_a_cut_archive_is_read_up_to_the_cut(log: Path, tmp_path: Path, pack: str, at: float) -> None:
+    plain = [*map(json.loads, outcome("cat", log, "--columns", "partition,offset")[1].splitlines())]
+    whole = tar(folder=log)
+    (archive := tmp_path / f"backup.tar{pack}").write_bytes(PACK[pack](whole)[: int(len(PACK[pack](whole)) * at)])
+    code, out, said = outcome("cat", archive, "--columns", "partition,offset", "--keep-going")
+    found = [*map(json.loads, out.splitlines())]
+    assert code == 2
+    assert 0 < len(found) < len(plain)
+    assert found == [one for one in plain if one in found]
+    [told] = [line for line in said.splitlines() if "get another copy" in line]
+    assert told.startswith(f"kfuzz: {archive} is ")
+    assert "files of it were read, the last one broker-1/data/t-" in told
+
+
+def test_a_tar_file_without_its_last_files_is_cut(log: Path, tmp_path: Path) -> None:
+    whole = tar(("t-0/" + "0" * 20 + ".log", (log / "t-0" / f"{0:020d}.log").read_bytes()))
+    for end in (whole.rstrip(b"\0"), whole[:1024] + b"x" * 512):
+        (archive := tmp_path / "a.tar").write_bytes(end + bytes(-len(end) % 512))
+        code, _, said = outcome("cat", archive, "--keep-going")
+        assert (code, "1 file of it was read" in said) == (2, True)
 
 
 def test_hostile_archives_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +218,9 @@ def test_tiered_segments_that_cannot_be_read_are_named(log: Path, tmp_path: Path
     first.with_name(f"{0:020d}-{ID[::-1]}.log").write_bytes(b"")
     code, out, said = outcome("cat", tmp_path / "two")
     assert (code, out, "has the same offsets" in said) == (0, outcome("cat", log)[1], True)
+    for index in tmp_path.glob("two/*/*.index"):
+        index.unlink()
+    assert "a broker rebuilds" not in outcome("check", tmp_path / "two")[1]
 
 
 def test_a_store_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,6 +297,8 @@ def test_a_topic_of_apache_kafka_is_read_as_its_log(broker: Any, log: Path) -> N
         (["cat", "x", "--bootstrap", "127.0.0.1:1"], "one of them"),
         (["cat", "--bootstrap", "127.0.0.1:1"], "127.0.0.1:1 cannot be reached"),
         (["check", "nothing://x/y"], "which fsspec does not know"),
+        (["check", "memory://nothing"], "memory://nothing has no files"),
+        (["cat", "ftp://127.0.0.1:1/x"], "ftp://127.0.0.1:1/x cannot be opened: "),
         (["cat", "memory://nothing/here"], "memory://nothing/here has no files"),
     ],
 )

@@ -33,7 +33,7 @@ class Notes(Counter[str]):
     is_damaged = False
 
     def damage(self, sentence: str, *, is_tail: bool) -> None:
-        """Bytes are damaged. A cut batch at the end is no damage: a broker writes the rest, or drops it at its start."""
+        """Bytes are damaged. A cut batch at the end is none: a broker finishes it, or drops it at its start."""
         self.is_damaged |= not is_tail
         self[sentence] = 1
 
