@@ -94,7 +94,7 @@ def _rewritten(schema: Any) -> Any:
         inner = "items" if kind == "array" else "values"
         made[inner] = _rewritten(made.get(inner))
     elif isinstance(kind, str) and kind in (*PRIMITIVES, "fixed"):
-        for known in (logical, f"{PREFIX}{logical}", PREFIX + kind):
+        for known in (f"{PREFIX}{logical}", PREFIX + kind):
             if f"{kind}-{known}" in LOGICAL_READERS:
                 made["logicalType"] = known
                 break
@@ -168,7 +168,20 @@ def _duration(data: bytes, schema: Any, *_: Any) -> Any:
     return dict(zip(("months", "days", "milliseconds"), DURATION.unpack(data), strict=True))
 
 
+def _or_plain(read: Callable[..., Any]) -> Callable[..., Any]:
+    """The same reader, but what its type cannot hold, such as a date after the year 9999, stays a number or a text."""
+
+    def read_or_keep(value: Any, *more: Any) -> Any:
+        try:
+            return read(value, *more)
+        except (ArithmeticError, ValueError):
+            return bytes_form(value) if isinstance(value, bytes) else value
+
+    return read_or_keep
+
+
 _READERS: Final[dict[str, Callable[..., Any]]] = {
+    **{name: _or_plain(read) for name, read in LOGICAL_READERS.items()},
     "null-enter": _enter,
     "record-leave": _leave,
     "error-leave": _leave,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from jsonschema import Draft7Validator
-from jsonschema.exceptions import best_match
+from jsonschema.exceptions import SchemaError, best_match
 from jsonschema.validators import validator_for
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT7
@@ -13,6 +13,7 @@ from referencing.jsonschema import DRAFT7
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.schemas.plain import json_form
+from kfuzz.text import foreign_text
 
 
 def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[[bytes], bytes]:
@@ -22,7 +23,12 @@ def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
     """
     schema = load_json(text, name)
     known = [(path, Resource.from_contents(load_json(one, path), DRAFT7)) for path, one in references]
-    made = validator_for(schema, Draft7Validator)(schema, registry=Registry().with_resources(known))
+    kind = validator_for(schema, Draft7Validator)
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        raise UsageError(f"{name} is not a JSON Schema: {error.json_path}: {foreign_text(error.message)}") from None
+    made = kind(schema, registry=Registry().with_resources(known))
 
     def check(data: bytes) -> bytes:
         form = json_form(data)

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -28,6 +28,7 @@ COMPILER: Final = "grpc_tools"
 COMPILE_S: Final = 30
 MAIN: Final = "kfuzz_main.proto"
 VARINT_BYTES_MAX: Final = 5
+NAME_TAG: Final = 1 << 3 | 2
 NESTED_MAX: Final = 100
 REASON_BYTES_MAX: Final = 300
 FORM: Final = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
@@ -37,7 +38,7 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
     """As for Avro. ``references`` has the name and the text of each file that ``text`` or another reference imports.
 
     Message indexes before the value say which message it is, by the places of its declarations. The function's third
-    argument has them instead if they are elsewhere.
+    argument has them instead if they are elsewhere. Apicurio's serializer writes the name of a message in their place.
     """
     files = _compiled(text, references, name)
     pool = DescriptorPool()
@@ -52,9 +53,12 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
             found = found.nested_types[index]
         return GetMessageClass(found)
 
+    by_name = {one.name.encode(): number for number, one in enumerate(files[-1].message_type)}
+
     def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
-        chosen, after = _indexes(indexes or data, 0 if indexes else at)
-        at = at if indexes else after
+        if (found := _named(data, at, by_name)) is None:
+            found = (_indexes(indexes, 0)[0], at) if indexes else _indexes(data, at)
+        chosen, at = found
         message = class_of(*chosen).FromString(data[at:])
         return encode(json_format.MessageToDict(message, **FORM, descriptor_pool=pool))
 
@@ -87,6 +91,17 @@ def _compiled(text: str, references: Iterable[tuple[str, str]], name: str) -> li
                 f"{name} is not a Protobuf schema: {foreign_text('; '.join(wrong), bytes_max=REASON_BYTES_MAX)}"
             )
         return list(descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file)
+
+
+def _named(data: bytes, at: int, by_name: Mapping[bytes, int]) -> tuple[tuple[int, ...], int] | None:
+    """The index of the message that a name before the value says, and where the value begins; None without a name.
+
+    It is a message itself, after its length, with the name as its field 1.
+    """
+    length, *field = data[at : at + 3].ljust(3, b"\0")
+    end = at + 1 + length
+    number = by_name.get(data[at + 3 : end]) if field == [NAME_TAG, length - 2] else None
+    return None if number is None else ((number,), end)
 
 
 def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:

@@ -23,12 +23,13 @@ ID: Final = re.compile(r"\d{1,18}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 @dataclass(frozen=True)
 class Schema:
     """A schema's text. ``kind`` is AVRO, PROTOBUF or JSON; ``references`` are the names, subjects and versions of the
-    schemas that it needs.
+    schemas that it needs. ``name`` is its name in sentences.
     """
 
     kind: str
     text: str
     references: tuple[tuple[str, str, int], ...] = ()
+    name: str = field(default="the schema", compare=False)
 
 
 @dataclass
@@ -96,7 +97,7 @@ def of_file(path: Path, *, follow: bool = True) -> Schema:
         raise UsageError(f"{path} is no schema by its name; give it one that ends with {', '.join(SUFFIXES)}")
     data = read_small(path, bytes_max=SCHEMA_BYTES_MAX, follow=follow)
     try:
-        return Schema(kind, data.decode("utf-8-sig"))
+        return Schema(kind, data.decode("utf-8-sig"), name=str(path))
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not a schema: it is not UTF-8; name another file") from None
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.schemas.store import Schema, Store
 from kfuzz.text import foreign_text, printable
@@ -27,6 +28,7 @@ VALUE_BYTES_MAX: Final = 8 << 20
 REASON_BYTES_MAX: Final = 300
 # Bytes may claim any number of schemas; the reasons why others are not known are found again.
 DECODERS_MAX: Final = 10_000
+REMEDY: Final = "; correct it, or name another file"
 # Headers that have a schema's id, for a key or a value.
 HEADERS: Final = ("__{}_schema_id", "apicurio.{}.globalId", "apicurio.{}.contentId")
 
@@ -36,7 +38,7 @@ class Schemas:
 
     ``places`` are asked in this order. A ``Schema`` among them decodes every value, with or without an id before it.
     ``checks`` also compares JSON with its JSON Schema. ``failures`` counts what had a schema's id and was not decoded;
-    ``first_failure`` is the first reason. ``UsageError`` if msgspec is missing.
+    ``first_failure`` is the first reason. ``UsageError`` if msgspec is missing, and if that ``Schema`` is wrong.
     """
 
     def __init__(self, places: Iterable[Store | Schema] = (), *, checks: bool = False) -> None:
@@ -54,13 +56,19 @@ class Schemas:
         self._decoders: dict[int | str | None, Decode | str] = {}
         # The function for values that begin with these bytes.
         self._known: dict[bytes, Callable[[bytes], bytes]] = {}
+        # Whether the first values may show that the only schema is the wrong one.
+        self._is_doubted = self._only is not None and not checks
+        if self._only is not None and isinstance(found := self._made(None), str):
+            raise UsageError(found.removesuffix(REMEDY) + REMEDY)
 
     def texts(self, side: Side, values: Sequence[bytes | None], ids: Sequence[bytes | None] = ()) -> list[bytes | None]:
         """The JSON of keys or of values; None stays None. ``ids`` are those of ``HEADERS``, if there are any.
 
         Without a schema's id, they are text, or ``{"hex": "ff00"}``. One that cannot be decoded is an object with the
-        ``schema_id``, the ``error`` and its bytes as ``hex``.
+        ``schema_id``, the ``error`` and its bytes as ``hex``. ``UsageError`` if none of the first values fits the only
+        schema.
         """
+        before = self.failures
         known, other = self._known, partial(self._first, side)
         made: list[bytes | None] = []
         for row, data in enumerate(values):
@@ -76,10 +84,18 @@ class Schemas:
                 # A library may raise anything for bytes that do not fit.
                 except Exception as error:
                     made.append(self._failed(data, _framed(data)[0], error))
+        if self._is_doubted and side == "value" and (tried := len(values) - made.count(None)):
+            self._is_doubted = False
+            if self.failures - before == tried and self._only is not None:
+                raise UsageError(
+                    f"{self._only.name} is not the schema of these values: {self.first_failure}; name another one, or "
+                    "choose its topic by --topics"
+                )
         return made
 
     def shown(self, key: bytes | None, value: bytes | None) -> dict[str, str]:
         """The texts of a key and a value for a person, without those that are null."""
+        self._is_doubted = False
         made = {"key": self.texts("key", [key])[0], "value": self.texts("value", [value])[0]}
         return {side: printable(foreign_text(text)) for side, text in made.items() if text is not None}
 
@@ -150,7 +166,7 @@ class Schemas:
             return f"no schema has this id in {', '.join(one.place for one in self._stores) or 'the given file'}"
         try:
             needed = {path: one.text for path, one in store.needed(schema).items()}
-            name = "the schema" if key is None else f"schema {key}"
+            name = schema.name if key is None else f"schema {key}"
             if schema.kind == "AVRO":
                 from kfuzz.schemas import avro
 
@@ -161,6 +177,7 @@ class Schemas:
                 return proto.decoder(schema.text, needed.items(), name)
             if schema.kind == "JSON":
                 check: Callable[[bytes], bytes] = self._plain.json_form
+                load_json(schema.text, name)
                 if self._checks:
                     from kfuzz.schemas import checked
 

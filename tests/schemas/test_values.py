@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +16,11 @@ import pytest
 
 from kfuzz import records
 from kfuzz.annotate.records import annotate
+from kfuzz.errors import UsageError
 from kfuzz.records import Record, RecordBatch
 from kfuzz.schemas import Schema, Schemas, Store
 from kfuzz.schemas.proto import _compiled
+from kfuzz.schemas.store import of_file
 
 GUID = UUID(int=77)
 
@@ -75,6 +79,11 @@ def logical(kind: str, logical_type: str, /, **more: Any) -> dict[str, Any]:
             {"months": 1, "days": 2, "milliseconds": 3},
         ),
         (logical("long", "no-such-type"), 5, 5),
+        # They are no dates, times and UUIDs.
+        (logical("int", "date"), 2**31 - 1, 2**31 - 1),
+        (logical("int", "time-millis"), 2**31 - 1, 2**31 - 1),
+        (logical("long", "timestamp-micros"), 2**62, 2**62),
+        (logical("string", "uuid"), "no id", "no id"),
     ],
 )
 def test_each_type_of_avro_has_its_form(kind: Any, value: Any, form: Any) -> None:
@@ -160,6 +169,9 @@ def test_protobuf_has_nested_indexes_imports_maps_and_known_types() -> None:
     # A single 0 is the first message.
     assert decoded(schemas, b"\0\0\0\0\1\0") == {"unused": ""}
     assert decoded(schemas, event, b"\1" + GUID.bytes + b"\2\2") == shown
+    # Apicurio's serializer writes the message's name.
+    for id in (b"\0\0\0\1", (1).to_bytes(8, "big")):
+        assert decoded(schemas, b"\0" + id + b"\7\n\5Event" + event) == shown
     assert decoded(schemas, b"\0\0\0\0\1\x04\0\x20")["error"]
     bad = store(
         Schema("PROTOBUF", "message {"), Schema("PROTOBUF", "", (("../x", "kind", 1),)), kind=Schema("PROTOBUF", KIND)
@@ -219,6 +231,28 @@ def test_a_single_schema_decodes_values_with_and_without_an_id_and_no_keys() -> 
     assert schemas.texts("key", [b"\x0e"], [b"\1" + GUID.bytes]) == [b'"\\u000e"']
     assert schemas.texts("value", [b"\x0e"], [b"\1" + GUID.bytes]) == [b"7"]
     assert schemas.failures == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("x.avsc", "{", "x.avsc is not JSON"),
+        ("x.avsc", '{"type": "no"}', "x.avsc is not an Avro schema: "),
+        ("x.proto", "message {", "x.proto:1:9"),
+        ("x.schema.json", "{", "x.schema.json is not JSON"),
+        ("x.schema.json", '{"type": 5}', "x.schema.json is not a JSON Schema: $.type: 5"),
+        ("x.avsc", '"long"', "x.avsc is not the schema of these values: 3 bytes follow the value"),
+    ],
+)
+def test_a_single_schema_that_is_wrong_is_one_error(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=re.escape(reason)) as error:
+        Schemas([of_file(tmp_path / name)], checks=name.endswith(".json")).texts("value", [None, b"text", b"more"])
+    assert str(error.value).count("; ") == 1
+    if text == '"long"':
+        some = Schemas([of_file(tmp_path / name)])
+        assert some.texts("value", [b"\0", b"text"])[0] == b"0"
+        assert b"3 bytes follow" in some.texts("value", [b"text"])[0]
 
 
 def test_the_parts_of_a_file_have_decoded_values() -> None:
