@@ -15,9 +15,16 @@ from kfuzz.text import printable
 
 # Of a longer line, the rest is not looked at.
 LINE_CHARACTERS_MAX: Final = 64 << 10
-# A path of Unix or Windows; not a part of a URL.
-PATH: Final = re.compile(r"""(?:(?<![\w:/.])/|\b[A-Za-z]:\\)[^\s'",;:()\[\]{}<>]+""")
-LOG: Final = re.compile(r"\bpartition=([\w.-]{1,260}), dir=([^\],\s]+)")
+# How a path of Unix or Windows begins: not in a URL, and it is no address such as /10.0.0.1 or /::1.
+ROOT: Final = r"(?:/(?!\d+\.\d+\.\d+\.\d|[\da-fA-F]*:)|\b[A-Za-z]:[\\/])"
+STOPS: Final = r"""'",;:()\[\]{}<>"""
+PATH: Final = re.compile(rf"(?<![\w:/.]){ROOT}[^\s{STOPS}]+")
+# A path with spaces begins after such a character, and ends with the name of one of Kafka's files.
+SPACED: Final = re.compile(rf"(?<![^\s'\"(=\[]){ROOT}")
+FILE: Final = re.compile(
+    r"(?<=[\\/])(?:\d{20}[\w.-]*|[a-z-]+-checkpoint|meta\.properties|partition\.metadata)(?![\w-])"
+)
+LOG: Final = re.compile(r"\bpartition=([\w.-]{1,260}), dir=([^\],]+)")
 OFFSET: Final = re.compile(r"(?<!byte )\boffset:? (\d{1,19})\b")
 # The files of a segment.
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
@@ -70,19 +77,31 @@ def lines_in(text: str) -> Iterator[LogLine]:
 
 def _places(text: str) -> dict[str, str]:
     """File, segment, folder, offset and byte from a line; a word in capitals for each that it does not name."""
-    log, path = LOG.search(text), PATH.search(text)
+    log, file = LOG.search(text), _path(text)
     offset, byte = OFFSET.search(text), BYTE.search(text)
-    folder, file = f"{log[2]}/{log[1]}" if log else "", path[0].rstrip(".") if path else ""
-    name = file[file.rfind("/") + 1 :]
+    slash = "\\" if "\\" in (log[2] if log else file) else "/"
+    folder = f"{log[2]}{slash}{log[1]}" if log else ""
+    name = file[max(map(file.rfind, "/\\")) + 1 :]
     if not file.startswith(folder):
         file = folder
     elif file and not folder:
-        folder = file.removesuffix(f"/{name}") if "." in name else file
+        # Names of topics may have dots too.
+        folder = file[: -len(name) - 1] if name.endswith(SUFFIXES) or FILE.search(file) else file
     segment = f"{name.partition('.')[0]}.log" if file.endswith(SUFFIXES) else "SEGMENT.log"
     return {
         "file": file or "FILE",
-        "segment": f"{folder}/{segment}" if folder else segment,
+        "segment": f"{folder}{slash}{segment}" if folder else segment,
         "folder": folder or "FOLDER",
         "offset": offset[1] if offset else "OFFSET",
         "byte": byte[1] if byte else "BYTE",
     }
+
+
+def _path(text: str) -> str:
+    """The first path in a line. If it has spaces, it ends with the name of one of Kafka's files."""
+    if file := FILE.search(text):
+        *_, root = None, *SPACED.finditer(text, 0, file.start())
+        if root and not re.search(f"[{STOPS}]", text[root.end() : file.end()]):
+            return text[root.start() : file.end()].rstrip(".")
+    path = PATH.search(text)
+    return path[0].rstrip(".") if path else ""

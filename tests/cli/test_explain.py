@@ -108,6 +108,19 @@ def test_a_line_is_known_by_its_words_only_and_its_command_can_be_run(line: LogL
         ("/data/a-0/00000000000000000009.timeindex", "show /data/a-0/00000000000000000009.log --at BYTE"),
         ("[Log partition=a.b-3, dir=/data] at byte offset 1", "show /data/a.b-3/SEGMENT.log --at 1"),
         ("/data/\x1b]0;a-0/0.log", "show '/data/\\x1b/SEGMENT.log' --at BYTE"),
+        ("C:\\k\\a-0\\00000000000000000009.log", "show 'C:\\k\\a-0\\00000000000000000009.log' --at BYTE"),
+        ("[Log partition=a-0, dir=D:\\my logs]", "show 'D:\\my logs\\a-0\\SEGMENT.log' --at BYTE"),
+        (
+            "by /10.0.0.1:9092 in /my data/c++/a-0/00000000000000000009.log (x)",
+            "show '/my data/c++/a-0/00000000000000000009.log' --at BYTE",
+        ),
+        ("C:/my logs/a-0/00000000000000000009.index.", "show 'C:/my logs/a-0/00000000000000000009.log' --at BYTE"),
+        ("from /10.0.0.1; then from /0:0:0:0:0:0:0:1:40022 and /fe80::1%eth0", "show SEGMENT.log --at BYTE"),
+        ("/data/my.topic-3 (at byte offset 7)", "show /data/my.topic-3/SEGMENT.log --at 7"),
+        (
+            "'/data' said: /my logs/b-1/00000000000000000009.log",
+            "show '/my logs/b-1/00000000000000000009.log' --at BYTE",
+        ),
     ],
 )
 def test_places_of_a_line_are_in_its_command(words: str, command: str) -> None:
