@@ -3,7 +3,7 @@
 :func:`opened` makes a temporary folder that looks like the log directory. Each file has its name and size there, but no
 content: when ``kfuzz.files`` opens it, its bytes are fetched. Few copies are kept at a time, so the disk needs room for
 little more than the largest file. Only a packed archive is unpacked as a whole, into at most half of the free disk.
-Packed segments in a folder are unpacked one by one. What is before a cut is read too; at the end, an error names it.
+Packed segments in a folder are unpacked one by one. Bytes before a cut are read too; at the end, an error names it.
 
 The files of tiered storage get the names that they have in a log directory. Every text names the real place.
 """
@@ -119,7 +119,7 @@ class _Part:
 class _Opening:
     stack: contextlib.ExitStack
     on_left_out: Callable[[str], None]
-    # What is damaged or cut off.
+    # The sentences about archives that are damaged or cut off.
     cut: list[str] = field(default_factory=list)
 
     def path(self, place: str | Path) -> Path:

@@ -3,8 +3,8 @@ from typing_extensions import Buffer
 class TransactionWalk:
     """Follows the transactions of a log through the headers of its batches and the records of its markers.
 
-    Other bytes are not read. A marker with a wrong CRC ends nothing; no other CRC is checked. ``first_open`` is the lowest first offset of the transactions that
-    have begun and not ended; None if there is none.
+    Other bytes are not read. A marker with a wrong CRC ends nothing; no other CRC is checked. ``first_open`` is the
+    lowest first offset of the transactions that have begun and not ended; None if there is none.
     """
 
     first_open: int | None
