@@ -7,6 +7,7 @@ compressed file or an index under another name. This module needs neither numpy 
 from __future__ import annotations
 
 import re
+import tomllib
 import zlib
 from collections.abc import Callable
 from itertools import pairwise
@@ -27,40 +28,12 @@ CAPTURE: Final = "not record batches; `kfuzz show --frames` reads it"
 PACKED: Final = "not record batches; unpack it first"
 OTHER: Final = "not record batches; name a log segment, or the bytes of a fetch"
 GZIP: Final = b"\x1f\x8b"
-# The bytes at the start of a file, what it is, and what to do. None of them could be the offset of a first batch.
-SIGNATURES: Final = (
-    (b"\xd4\xc3\xb2\xa1", "a pcap capture", CAPTURE),
-    (b"\xa1\xb2\xc3\xd4", "a pcap capture", CAPTURE),
-    (b"\x4d\x3c\xb2\xa1", "a pcap capture", CAPTURE),
-    (b"\xa1\xb2\x3c\x4d", "a pcap capture", CAPTURE),
-    (b"\n\r\r\n", "a pcapng capture", CAPTURE),
-    (GZIP, "a gzip file", PACKED),
-    (b"\x28\xb5\x2f\xfd", "a zstd file", PACKED),
-    # A parallel zstd begins with a frame to skip.
-    (b"\x50\x2a\x4d\x18", "a zstd file", PACKED),
-    (b"\x04\x22\x4d\x18", "an lz4 file", PACKED),
-    (b"Rar!\x1a\x07", "a RAR archive", PACKED),
-    (b"\x1f\x9d", "a file packed by compress", PACKED),
-    (b"\x82SNAPPY\x00", "a snappy file", PACKED),
-    (b"\xff\x06\x00\x00sNaPpY", "a snappy file", PACKED),
-    (b"\xfd7zXZ\x00", "an xz file", PACKED),
-    (b"BZh", "a bzip2 file", PACKED),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", PACKED),
-    (b"PK\x03\x04", "a zip or jar archive", PACKED),
-    (b"PK\x05\x06", "a zip or jar archive", PACKED),
-    (b"PAR1", "a Parquet file", OTHER),
-    (b"ORC", "an ORC file", OTHER),
-    (b"Obj\x01", "an Avro file", OTHER),
-    (b"ARROW1", "an Arrow file", OTHER),
-    (b"SQLite format 3\x00", "an SQLite database", OTHER),
-    (b"\x89PNG\r\n\x1a\n", "a PNG image", OTHER),
-    (b"\xff\xd8\xff", "a JPEG image", OTHER),
-    (b"GIF8", "a GIF image", OTHER),
-    (b"\xff\xfe", "a text in UTF-16", OTHER),
-    (b"\xfe\xff", "a text in UTF-16", OTHER),
-    (b"%PDF-", "a PDF document", OTHER),
-    (b"\x7fELF", "a program (ELF)", OTHER),
-    (b"\xca\xfe\xba\xbe", "a Java class", OTHER),
+# The bytes at the start of a file, its name, and what to do.
+SIGNATURES: Final = tuple(
+    (start.encode("latin-1"), title, {"capture": CAPTURE, "packed": PACKED, "other": OTHER}[kind])
+    for kind, titles in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
+    for title, starts in titles.items()
+    for start in starts
 )
 CAPTURES: Final = tuple(start for start, _, what in SIGNATURES if what is CAPTURE)
 # A damaged offset may begin with so few bytes of a signature by chance; then a sound batch decides.
