@@ -161,6 +161,8 @@ class _Opening:
             names |= {str(unpacked.parent): name.rpartition("/")[0], str(unpacked): name}
             with _written(unpacked) as copy:
                 copy.writelines(_upto_cut(_content(_pieces(path, size=PACKED_BYTES), name), self.cut))
+            if self.cut and not unpacked.stat().st_size:
+                raise UsageError(f"{self.cut.pop()}; get another copy")
             path, head = unpacked, _head(unpacked)
         if not head[TAR_AT:].startswith(TAR):
             return path if is_packed else None
