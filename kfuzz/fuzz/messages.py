@@ -88,7 +88,7 @@ def flat_schema_of(data: bytes) -> bytes | None:
 
 
 def fuzz_messages(data: bytes) -> None:
-    """Check all promises of reading, annotating and writing, which hold for any bytes of any message."""
+    """Any request, response or header: read, annotate, write, JSON. Checks the promises of kfuzz.messages."""
     choice = chosen(data)
     if choice is None:
         return

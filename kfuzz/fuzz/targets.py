@@ -122,7 +122,7 @@ class Target:
 
 
 def fuzz_record_batch(data: bytes) -> None:
-    """Check all promises of reading and writing, which hold for any bytes."""
+    """Any bytes, every magic: read, check, write, read again. Checks the promises of kfuzz.records."""
     buffer = exact_buffer(data)
     reading = records.read(buffer, limits=LIMITS)
     compare_paths(reading, records.check(buffer, limits=LIMITS))
@@ -216,7 +216,7 @@ def difference(before: list[RecordBatch], after: list[RecordBatch]) -> str:
 
 
 def fuzz_compressed_batch(data: bytes) -> None:
-    """The promises of ``record-batch``, for data inside compressed payloads and wrapper messages."""
+    """Like record-batch, inside compressed payloads and wrappers; compresses them after the mutation."""
     packed = pack(data)
     if packed is not None:
         fuzz_record_batch(packed)
@@ -226,7 +226,7 @@ def fuzz_compressed_batch(data: bytes) -> None:
 
 
 def fuzz_columns(data: bytes) -> None:
-    """Arrow columns pass Arrow's own validation and hold the same records as objects do."""
+    """Records as Arrow columns: valid, the same as the objects, written again. Needs pyarrow."""
     buffer = exact_buffer(data)
     reading = records.read(buffer, limits=LIMITS)
     try:
@@ -281,7 +281,7 @@ TOPICS = (
 
 
 def fuzz_broker(data: bytes) -> None:
-    """A Produce request and a segment: check the reader's promises for both roles, and what ``append`` stores."""
+    """A Produce request and a segment: reading in the roles broker and log, and what a broker stores."""
     buffer = exact_buffer(data)
     for role in BEYOND_CONSUMER:
         reading = records.read(buffer, role=role, limits=LIMITS)
@@ -313,7 +313,7 @@ def check_append(buffer: array[int], topic: Topic) -> None:
 
 
 def fuzz_log_tools(data: bytes) -> None:
-    """Conversion, compaction, streams, control records: each raises a kfuzz error or gives a result that reads back."""
+    """Conversion, compaction, streams, control records: a kfuzz error, or a result that reads back."""
     buffer = exact_buffer(data)
     reading = records.read(buffer, limits=LIMITS)
     for magic in (0, 1, 2):
@@ -385,7 +385,8 @@ def check_control_record(record: Record) -> None:
 
 
 def fuzz_compression(data: bytes) -> None:
-    """The first byte selects codec and magic; the rest is the compressed payload."""
+    """Only the codecs: limits hold, nothing raises, and compressing again keeps the bytes."""
+    # The first byte selects codec and magic; the rest is the compressed payload.
     if not data:
         return
     codec, magic = CODECS[1 + data[0] % 4], data[0] >> 2 & 1
@@ -416,7 +417,8 @@ def fuzz_compression(data: bytes) -> None:
 
 
 def fuzz_canary(data: bytes) -> None:
-    """A planted bug. It needs a whole frame, a correct CRC-32C and a record that passes seven gates."""
+    """A planted bug that the fuzzer must find. It tests the fuzzer itself."""
+    # It needs a whole frame, a correct CRC-32C and a record that passes seven gates.
     buffer = exact_buffer(data)
     size, magic, _ = next_frame(buffer, 0)
     if magic != 2 or size < BATCH_HEADER_SIZE:
@@ -428,52 +430,21 @@ def fuzz_canary(data: bytes) -> None:
         raise PlantedBug("the canary is found; the fuzzer works")
 
 
+def _target(run: Callable[[bytes], None], **options: Any) -> Target:
+    """A target that is called after its function, with the docstring as the sentence about it."""
+    return Target(run.__name__.removeprefix("fuzz_").replace("_", "-"), str(run.__doc__), run, **options)
+
+
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        Target(
-            "record-batch",
-            "Any bytes, every magic: read, check, write, read again. Checks the promises of kfuzz.records.",
-            fuzz_record_batch,
-            first=Records,
-        ),
-        Target(
-            "compressed-batch",
-            "Like record-batch, inside compressed payloads and wrappers; compresses them after the mutation.",
-            fuzz_compressed_batch,
-            first=partial(Packed, pack),
-            compresses=True,
-            vectors=(),
-        ),
-        Target(
-            "columns",
-            "Records as Arrow columns: valid, the same as the objects, written again. Needs pyarrow.",
-            fuzz_columns,
-            first=Records,
-        ),
-        Target(
-            "broker",
-            "A Produce request and a segment: reading in the roles broker and log, and what a broker stores.",
-            fuzz_broker,
-            first=partial(Records, "broker"),
-        ),
-        Target(
-            "log-tools",
-            "Conversion, compaction, streams, control records: a kfuzz error, or a result that reads back.",
-            fuzz_log_tools,
-            first=partial(Records, "log"),
-        ),
-        Target(
-            "compression",
-            "Only the codecs: limits hold, nothing raises, and compressing again keeps the bytes.",
-            fuzz_compression,
-            batches=False,
-            vectors=(),
-            dictionary="compression",
-        ),
-        Target(
-            "messages",
-            "Any request, response or header: read, annotate, write, JSON. Checks the promises of kfuzz.messages.",
+        _target(fuzz_record_batch, first=Records),
+        _target(fuzz_compressed_batch, first=partial(Packed, pack), compresses=True, vectors=()),
+        _target(fuzz_columns, first=Records),
+        _target(fuzz_broker, first=partial(Records, "broker")),
+        _target(fuzz_log_tools, first=partial(Records, "log")),
+        _target(fuzz_compression, batches=False, vectors=(), dictionary="compression"),
+        _target(
             fuzz_messages,
             batches=False,
             vectors=("message",),
@@ -481,13 +452,8 @@ TARGETS: dict[str, Target] = {
             flat_schema_of=flat_schema_of,
             first=partial(Messages, schema_of),
         ),
-        Target(
-            "canary",
-            "A planted bug that the fuzzer must find. It tests the fuzzer itself.",
-            fuzz_canary,
-            # Vectors as seeds would change how hard the canary is to find.
-            vectors=(),
-        ),
+        # Vectors as seeds would change how hard the canary is to find.
+        _target(fuzz_canary, vectors=()),
     )
 }
 
