@@ -77,6 +77,15 @@ def cannot_write(path: str | Path, error: OSError) -> UsageError:
 
 
 @contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """An error of the file system in the block is raised as that of :func:`cannot_write`."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+@contextlib.contextmanager
 def open_whole(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Open ``path`` for writing; the file gets its name only when the block ends without an exception.
 
@@ -91,11 +100,9 @@ def open_whole(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
         return
     # A symbolic link stays a link: only its target is replaced.
     path = path.resolve()
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    except OSError as error:
-        raise cannot_write(path, error) from None
     try:
         with _full_as_sentence(path), os.fdopen(descriptor, "wb") as file:
             yield file
@@ -142,12 +149,10 @@ def require_writable(path: str | Path, *, directory: bool = False) -> Path:
     Call this before long work, to fail early. It makes nothing, so the write itself can still fail.
     """
     path = local_path(path)
-    try:
+    with writing(path):
         if not directory and path.is_dir():
             raise UsageError(f"{path} is a directory; name a file in it")
         there = next(place for place in ([path] if directory else []) + list(path.absolute().parents) if place.exists())
-    except OSError as error:
-        raise cannot_write(path, error) from None
     if not there.is_dir():
         raise UsageError(f"{path} cannot be written: {there} is not a directory; name another place")
     if not os.access(there, os.W_OK | os.X_OK):
@@ -236,14 +241,12 @@ def copy_if_changed(source: Path, target: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Wait until the names of the files in ``path`` are on the disk; ``UsageError`` if that fails."""
-    try:
+    with writing(path):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise cannot_write(path, error) from None
 
 
 def read_bytes(path: str | Path, *, bytes_max: int = -1) -> bytes:

@@ -32,7 +32,7 @@ import zstandard
 from kfuzz import files, text
 from kfuzz.documents import load_json
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import URL, cannot_write, local_path, open_regular
+from kfuzz.files import URL, local_path, open_regular, writing
 from kfuzz.forms import integer
 from kfuzz.storage import LocalTarget, RemoteTarget, Target, in_parallel
 from kfuzz.units import counted
@@ -202,11 +202,8 @@ class _Opening:
 
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with open(path, "w+b") as file:
-            yield file
-    except OSError as error:
-        raise cannot_write(tempfile.gettempdir(), error) from None
+    with writing(tempfile.gettempdir()), open(path, "w+b") as file:
+        yield file
 
 
 def _above(place: str) -> list[str]:

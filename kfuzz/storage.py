@@ -30,7 +30,6 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import (
-    cannot_write,
     file_kind,
     local_path,
     open_regular,
@@ -38,6 +37,7 @@ from kfuzz.files import (
     require_no_link,
     require_writable,
     sync_directory,
+    writing,
 )
 from kfuzz.mapped import Mapped, require_whole
 
@@ -388,30 +388,24 @@ class _LocalStage(Stage):
         self._names: list[str] = []
 
     def __enter__(self) -> Stage:
-        try:
+        with writing(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self._directory, error) from None
         return self
 
     def write(self, name: str, chunks: Iterable[memoryview] | Iterable[bytes]) -> None:
         """Write and fsync ``name`` under its temporary name."""
         self._names.append(name)
-        try:
-            # Unbuffered, because the chunks are large and a buffer would only add a copy.
-            with open(self._temporary(name), "wb", buffering=0, opener=_new) as file:
-                for chunk in chunks:
-                    _write_fully(file.fileno(), chunk)
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise cannot_write(self._directory / name, error) from None
+        temporary = self._temporary(name)
+        # Unbuffered, because the chunks are large and a buffer would only add a copy.
+        with writing(self._directory / name), open(temporary, "wb", buffering=0, opener=_new) as file:
+            for chunk in chunks:
+                _write_fully(file.fileno(), chunk)
+            os.fsync(file.fileno())
 
     def publish(self) -> None:
         for name in reversed(self._names):
-            try:
+            with writing(self._directory / name):
                 os.replace(self._temporary(name), self._directory / name)
-            except OSError as error:
-                raise cannot_write(self._directory / name, error) from None
 
     def __exit__(self, *error: object) -> None:
         for name in self._names:
@@ -511,10 +505,8 @@ class RemoteTarget(Target):
                 path = self.path(name)
                 with _within(self._fs.open, path, "rb", block_size=COPY_BYTES, cache_type="none") as file:
                     while piece := _within(file.read, COPY_BYTES):
-                        try:
+                        with writing(tempfile.gettempdir()):
                             copy.write(piece)
-                        except OSError as error:
-                            raise cannot_write(tempfile.gettempdir(), error) from None
                 copy.flush()
             except (FileNotFoundError, IsADirectoryError):
                 return False

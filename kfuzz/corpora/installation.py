@@ -31,6 +31,7 @@ from kfuzz.files import (
     require_no_link,
     sync_directory,
     write_whole,
+    writing,
 )
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT
 from kfuzz.logs.stored import CLEAN_SHUTDOWN, META_PROPERTIES, METADATA_NAME
@@ -302,11 +303,9 @@ def _unused(log_dir: Path, *, make: bool) -> Iterator[None]:
     if made and not make:
         yield
         return
-    try:
+    with writing(path):
         # Somebody may have put a link or a pipe there.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
-    except OSError as error:
-        raise cannot_write(path, error) from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UsageError(f"{path} is no regular file, as a broker's lock is; remove it")
@@ -386,10 +385,8 @@ def _install(partitions: list[_Partition], link: bool, set_done: Callable[[int],
             for name, _, _ in one.files():
                 path = one.target / name
                 undo.append(_undo_of(path))
-                try:
+                with writing(path):
                     os.replace(one.target / f".{name}{STAGED}", path)
-                except OSError as error:
-                    raise cannot_write(path, error) from None
             sync_directory(one.target)
     except BaseException:
         for step in reversed(undo):

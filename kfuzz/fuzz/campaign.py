@@ -28,7 +28,7 @@ from typing import IO, Any, Final, Literal
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, open_whole, write_whole
+from kfuzz.files import open_whole, write_whole, writing
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
 from kfuzz.fuzz.causes import Causes, document_of, explain, of_end
@@ -248,11 +248,9 @@ def _held(folder: Path, path: Path, flags: int, is_busy: Callable[[int], str], o
 
     The lock ends with the last process that holds the descriptor, so a crash leaves no lock.
     """
-    try:
+    with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, flags, 0o666)
-    except OSError as error:
-        raise cannot_write(path, error) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -397,11 +395,9 @@ class _Campaign:
         self.began = True
         self._began_at = self._new_at = time.monotonic()
         self._state = "running"
-        try:
+        with writing(self._corpus):
             self._corpus.mkdir(parents=True, exist_ok=True)
             self._work.mkdir()
-        except OSError as error:
-            raise cannot_write(self._corpus, error) from None
         for data in seeds(self.target, say=self._say):
             write_once(self._corpus / hashlib.sha1(data).hexdigest(), data)
         self.result.corpus_before = count_files(self._corpus)

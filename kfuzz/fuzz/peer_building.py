@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, locked
+from kfuzz.files import locked, writing
 from kfuzz.fuzz import building
 from kfuzz.fuzz.building import ROOT, Build, NoNativeCoverage, Sanitizer
 from kfuzz.fuzz.peers import Peer
@@ -56,10 +56,8 @@ def build_peer(
     try:
         building.require_atheris()
         compiler = building.find_compiler()
-        try:
+        with writing(root):
             root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(root, error) from None
         with locked(root):
             directory = _built(peer, chosen, compiler, root, say)
         environment = building.environment(directory, chosen)

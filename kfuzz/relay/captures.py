@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kfuzz.annotate.frames import frames_of
 from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, map_regular
+from kfuzz.files import map_regular, writing
 from kfuzz.logs.contents import GZIP
 from kfuzz.relay.pipe import SIZE
 from kfuzz.relay.recording import EVENTS_MAX, Recording, file_name
@@ -82,10 +82,8 @@ class Capture(Recording):
         self.events, self.places, self._data, self._starts = [], [], {}, {}
         self.clients: list[str] = []
         self._requests: list[_Stream] = []
-        try:
+        with writing(self.folder):
             found, end = _connections(name, data, self.folder)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from None
         notes: list[str] = []
         others = encrypted = 0
         for one in found:
