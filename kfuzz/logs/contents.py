@@ -1,7 +1,8 @@
 """Recognises by its first bytes a file that is given in place of record batches.
 
 A verb that reads record batches asks this first: "0 batches and a partial tail" would be a kind verdict on a capture, a
-compressed file or an index under another name. This module needs neither numpy nor pyarrow.
+compressed file or an index under another name. ``contents.toml`` has how such files begin. This module needs neither
+numpy nor pyarrow.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,74 +25,8 @@ from kfuzz.fuzz.oracle import exact_bytes
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.seeding import seeds
 
-# A library that documents ``ReadError`` and has four faults, each met by an input of its own.
-PLANTED = {
-    "pyproject.toml": """
-[build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
-[project]
-name = "planted"
-version = "1.0"
-""",
-    "setup.py": """
-from setuptools import Extension, setup
-setup(packages=["planted"], ext_modules=[Extension("planted.native", ["planted/native.c"])])
-""",
-    "planted/__init__.py": """
-from planted.native import last
-class ReadError(Exception):
-    pass
-def read(data):
-    if data == b"loop":
-        while True:
-            pass
-    if data == b"undeclared":
-        raise KeyError(data)
-    if data == b"documented":
-        raise ReadError
-    return last(data)
-""",
-    "planted/native.c": r"""
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <string.h>
-static PyObject *last(PyObject *self, PyObject *data)
-{
-    const volatile char *bytes = PyBytes_AS_STRING(data);
-    Py_ssize_t size = PyBytes_GET_SIZE(data), at = size - 1;
-    if (size == 9 && !memcmp((const char *) bytes, "over-read", 9))
-        at = size;
-    if (size == 5 && !memcmp((const char *) bytes, "crash", 5))
-        bytes = NULL;
-    return PyLong_FromLong(size ? bytes[at] : 0);
-}
-static PyMethodDef methods[] = {{"last", last, METH_O, NULL}, {NULL, NULL, 0, NULL}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "native", NULL, -1, methods};
-PyMODINIT_FUNC PyInit_native(void) { return PyModule_Create(&module); }
-""",
-}
-TESTEE = """
-import sys
-from pathlib import Path
-sys.path.append(KIT)
-import kfuzz_testee
-import planted
-REJECTIONS = (planted.ReadError,)
-def read(data):
-    yield planted.read(data), None
-"""
-TOML = """
-name = "planted"
-language = "python"
-modules = ["planted"]
-library = "planted"
-[fuzz]
-distribution = "planted"
-compiled = true
-[[versions]]
-run = ["{python}", "testee.py"]
-"""
+# The files of a library with planted faults, and of its testee.
+PLANTED = tomllib.loads(Path(__file__).with_name("planted_peer.toml").read_text())
 KIT = Path(__file__).resolve().parents[2] / "testees" / "python"
 
 
@@ -106,11 +41,11 @@ def clang_here() -> None:
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Peer:
     """The planted peer: installed for this interpreter without its module, and its source distribution for pip."""
-    write_source(tmp_path / "links", PLANTED)
+    write_source(tmp_path / "links", PLANTED["library"])
     folder = tmp_path / "testees" / "planted"
     folder.mkdir(parents=True)
-    (folder / "testee.toml").write_text(TOML)
-    (folder / "testee.py").write_text(TESTEE.replace("KIT", repr(str(KIT))))
+    for name, text in PLANTED["testee"].items():
+        (folder / name).write_text(text.replace("KIT", repr(str(KIT))))
     about = tmp_path / "site" / "planted-1.0.dist-info" / "METADATA"
     about.parent.mkdir(parents=True)
     about.write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
@@ -317,7 +252,7 @@ def test_a_source_that_is_not_available_is_one_sentence_and_leaves_nothing(
 @pytest.mark.clang
 @pytest.mark.full
 def test_a_build_that_fails_is_one_sentence_and_leaves_nothing(clang_here: None, planted: Peer, tmp_path: Path) -> None:
-    write_source(tmp_path / "links", PLANTED | {"planted/native.c": "no C"})
+    write_source(tmp_path / "links", PLANTED["library"] | {"planted/native.c": "no C"})
     builds = tmp_path / "builds"
     with pytest.raises(UsageError, match=r"the modules of planted@1\.0 do not build with .*: .*error.*; check"):
         peer_building.build_peer(planted, root=builds)
