@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,3 +53,12 @@ class RecordsError(DecodeError):
 
 class MessageError(DecodeError):
     """The bytes of a message were refused."""
+
+
+@contextlib.contextmanager
+def needs(what: str) -> Iterator[None]:
+    """A package that is missing for the imports in the block is a ``UsageError`` with this sentence."""
+    try:
+        yield
+    except ImportError:
+        raise UsageError(what) from None

@@ -47,13 +47,9 @@ T = TypeVar("T")
 URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
 # The package to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
 PACKAGES: Final = {
-    "s3": ("s3fs", "pip install 'kfuzz[s3]'"),
-    "s3a": ("s3fs", "pip install 'kfuzz[s3]'"),
-    "gs": ("gcsfs", "pip install gcsfs"),
-    "gcs": ("gcsfs", "pip install gcsfs"),
-    "abfs": ("adlfs", "pip install adlfs"),
-    "abfss": ("adlfs", "pip install adlfs"),
-    "az": ("adlfs", "pip install adlfs"),
+    **dict.fromkeys(("s3", "s3a"), ("s3fs", "pip install 'kfuzz[s3]'")),
+    **dict.fromkeys(("gs", "gcs"), ("gcsfs", "pip install gcsfs")),
+    **dict.fromkeys(("abfs", "abfss", "az"), ("adlfs", "pip install adlfs")),
 }
 # The smallest part that S3 takes. Its 10,000 parts are far above the 2 GiB of a segment.
 PART_BYTES = 5 << 20

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from kfuzz.errors import UsageError
+from kfuzz.errors import UsageError, needs
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, Codec, codecs_of
 from kfuzz.messages.catalogues import catalogue
@@ -30,10 +30,8 @@ from kfuzz.mutate.message import MessageMutator
 from kfuzz.records import Record, RecordBatch, encode
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
-try:
+with needs("kfuzz.strategies needs hypothesis; install it with: pip install 'kfuzz[strategies]'"):
     from hypothesis import strategies as st
-except ImportError:
-    raise UsageError("kfuzz.strategies needs hypothesis; install it with: pip install 'kfuzz[strategies]'") from None
 
 __all__ = [
     "MessageBytes",

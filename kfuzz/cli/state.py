@@ -12,7 +12,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Group, Word, complain, echo_json, say
 from kfuzz.cli.opening import log_at
-from kfuzz.errors import UsageError
+from kfuzz.errors import UsageError, needs
 from kfuzz.files import local_path
 from kfuzz.text import printable
 from kfuzz.units import counted, parse_moment, utc_text
@@ -66,10 +66,8 @@ def _verb(read: str, **tables: str) -> Callable[[Callable[..., Any]], click.Comm
     def decorate(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
         def run(path: str | None, as_json: bool, live: Any, **others: Any) -> int:
-            try:
+            with needs("kfuzz state needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
                 from kfuzz.logs.producers import Notes
-            except ImportError:
-                raise UsageError("kfuzz state needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
             notes = Notes()
             # Only inside this block, paths are printed as the user knows them.
             with log_at(path, live, topics=others.get("topics", read)) as place:
@@ -163,14 +161,12 @@ def transactions(
     # Offsets that are committed in a transaction wait for it too.
     if topics == "*":
         partitions += partitions_of(path, GROUPS, notes, required=False)
-    if beside is not None:
-        state = partitions_of(beside, TRANSACTIONS, notes)
-    else:
-        places = (path, local_path(path).absolute().parent)
-        state = next(filter(None, (partitions_of(one, TRANSACTIONS, notes, required=False) for one in places)), [])
+    places: list[Any] = [path, local_path(path).absolute().parent] if beside is None else [beside]
     known = None
     try:
-        known = transactional_ids(state, notes) if state else None
+        states = (partitions_of(place, TRANSACTIONS, notes, required=place == beside) for place in places)
+        if state := next(filter(None, states), None):
+            known = transactional_ids(state, notes)
     except UsageError as error:
         if beside is not None:
             raise

@@ -14,7 +14,7 @@ from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Access
 from kfuzz.client.cluster import CONTROL, Cluster
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write
+from kfuzz.files import writing
 from kfuzz.logs.segments import matches
 from kfuzz.logs.stored import last_offset
 from kfuzz.messages.codec import Message
@@ -53,7 +53,8 @@ class Live:
         ``set_done`` gets the bytes that were written. Returns a sentence for each partition that is not whole. Raises
         ``KfuzzError`` if the brokers cannot be read, or have no such topic.
         """
-        return asyncio.run(self._copied(folder, set_done))
+        with writing(folder):
+            return asyncio.run(self._copied(folder, set_done))
 
     async def _copied(self, folder: Path, set_done: Callable[[int], None]) -> list[str]:
         cluster, sentences, done = Cluster(self.access, lambda: None), [], 0
@@ -71,8 +72,6 @@ class Live:
                         sentences.append(f"{topic}-{number}: {written}")
                     else:
                         set_done(done := done + written)
-        except OSError as error:
-            raise cannot_write(folder, error) from None
         finally:
             await cluster.close()
         return sentences

@@ -47,11 +47,6 @@ def shrink(data: bytes, find_first: FindFirst, *, message: Message | None = None
     return best
 
 
-def first_that(breaks: Callable[[bytes], bool]) -> FindFirst:
-    """The first input for which ``breaks`` is true."""
-    return lambda candidates: next((i for i, data in enumerate(candidates) if breaks(data)), None)
-
-
 def _size(data: bytes) -> tuple[int, int, bytes]:
     """The measures to make smaller: the length, then the bytes that are not 0, then their values."""
     return len(data), len(data) - data.count(0), data

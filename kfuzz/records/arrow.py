@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kfuzz.errors import EncodeError, UsageError
+from kfuzz.errors import EncodeError, UsageError, needs
 from kfuzz.findings import Finding, Profile
 from kfuzz.records.codecs import compress_parts
 from kfuzz.records.model import RecordBatch, Verdict
@@ -30,10 +30,8 @@ FIELDS = ("offset", "timestamp", "batch", "key", "value", "headers")
 
 
 def _arrow() -> Any:
-    try:
+    with needs("columns need pyarrow; install it with: pip install 'kfuzz[arrow]'"):
         import pyarrow
-    except ImportError:
-        raise UsageError("columns need pyarrow; install it with: pip install 'kfuzz[arrow]'") from None
     return pyarrow
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.annotate.frames import frames_of
 from kfuzz.client.address import Address
-from kfuzz.errors import UsageError
+from kfuzz.errors import UsageError, needs
 from kfuzz.files import map_regular, writing
 from kfuzz.logs.contents import GZIP
 from kfuzz.relay.pipe import SIZE
@@ -333,10 +333,8 @@ class _Source:
 
 def _packets(name: str, data: Buffer) -> Iterator[tuple[Any, Any]]:
     """IP and TCP of each packet; the second is None for other packets."""
-    try:
+    with needs(f"{name} is a capture, which needs dpkt; pip install 'kfuzz[pcap]'"):
         import dpkt
-    except ImportError:
-        raise UsageError(f"{name} is a capture, which needs dpkt; pip install 'kfuzz[pcap]'") from None
     file: Any = data if hasattr(data, "read") else io.BytesIO(data)
     if bytes(memoryview(data)[: len(GZIP)]) == GZIP:
         file = gzip.GzipFile(fileobj=file)

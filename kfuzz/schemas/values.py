@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from kfuzz.documents import load_json
-from kfuzz.errors import UsageError
+from kfuzz.errors import UsageError, needs
 from kfuzz.schemas.store import Schema, Store
 from kfuzz.text import foreign_text, printable
 
@@ -42,10 +42,8 @@ class Schemas:
     """
 
     def __init__(self, places: Iterable[Store | Schema] = (), *, checks: bool = False) -> None:
-        try:
+        with needs("values with schemas need msgspec; pip install 'kfuzz[schemas]'"):
             from kfuzz.schemas import plain
-        except ImportError:
-            raise UsageError("values with schemas need msgspec; pip install 'kfuzz[schemas]'") from None
         self._plain = plain
         given = list(places)
         self._stores = [one for one in given if isinstance(one, Store)]

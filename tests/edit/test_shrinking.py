@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kfuzz import records
-from kfuzz.edit.shrinking import CANDIDATES_AT_ONCE, first_that, shrink
+from kfuzz.edit.shrinking import CANDIDATES_AT_ONCE, FindFirst, shrink
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import encode, read
 from kfuzz.messages.sample import filled
@@ -18,6 +18,10 @@ from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MAGIC_AT
 # The smallest batch of one record with one header: its key is "bad", and key and value are empty.
 BAD_BATCH_BYTES = 73
 TRIES_MOST = 400
+
+
+def first_that(breaks: Callable[[bytes], bool]) -> FindFirst:
+    return lambda candidates: next((i for i, data in enumerate(candidates) if breaks(data)), None)
 
 
 def batches(codec: Codec = "none") -> bytes:
