@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
-from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.errors import KfuzzError, UsageError, needs
 from kfuzz.files import (
     file_kind,
     local_path,
@@ -682,20 +682,16 @@ def _refused(what: str, error: Exception) -> UsageError:
 def _file_system(uri: str) -> tuple[Any, str]:
     scheme = uri.partition("://")[0]
     package, remedy = PACKAGES.get(scheme, ("", ""))
-    try:
+    with needs(f"{uri} needs {package or 'fsspec'}, which is not installed; {remedy or 'pip install fsspec'}"):
         from fsspec.core import url_to_fs
         from fsspec.registry import known_implementations
-    except ImportError:
-        raise UsageError(
-            f"{uri} needs {package or 'fsspec'}, which is not installed; {remedy or 'pip install fsspec'}"
-        ) from None
     try:
         # A listing that was kept would hide what other machines write.
         fs, root = _within(url_to_fs, uri, use_listings_cache=False)
     except ImportError as error:
         told = known_implementations.get(scheme, {}).get("err", str(error))
-        needs = f"{package}, which is not installed; {remedy}" if package else f"another package; {told}"
-        raise UsageError(f"{uri} needs {needs}") from None
+        missing = f"{package}, which is not installed; {remedy}" if package else f"another package; {told}"
+        raise UsageError(f"{uri} needs {missing}") from None
     except ValueError as error:
         if "rotocol" not in str(error):
             raise UsageError(f"{uri} is not a place that fsspec can open: {error}; correct the URI") from None

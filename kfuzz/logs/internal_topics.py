@@ -32,8 +32,6 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SHARES, REMOTE = "__share_group_state", "__remote_log_metadata"
 NAMES: Final = ("offset", "key", "value", "producer_id", "transactional", "control", "leader_epoch")
 ROWS: Final = schema(NAMES, mode="tolerant")
-# How the reason ends for a part of a batch at the end of a file.
-TAIL: Final = "[file-truncated]"
 # How entries of the metadata and numbers in records are named.
 FIXED: Final = json.loads(Path(__file__).with_name("kafka_records.json").read_text())
 # The records about a group and its members.
@@ -70,7 +68,7 @@ def rows(segments: Sequence[Segment], notes: Notes, selection: Selection = EVERY
                 yield from (row for row in found if first <= row[0] <= last)
             else:
                 sentence = str(batch.column(FINDING)[0])
-                notes.damage(f"damage: {sentence}", is_tail=sentence.endswith(TAIL))
+                notes.damage(f"damage: {sentence}", is_tail=sentence.endswith("[file-truncated]"))
 
 
 def latest(segments: Sequence[Segment], notes: Notes) -> Iterator[tuple[bytes, bytes]]:

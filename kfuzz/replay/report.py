@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
-from kfuzz.errors import UsageError
+from kfuzz.errors import needs
 
 # Latencies from 1 µs to an hour, with an error of at most 0.1 %.
 LATENCY_US_MAX: Final = 3_600_000_000
@@ -17,10 +17,8 @@ PERCENTILES: Final = (50, 90, 99, 99.9)
 
 def require_histogram() -> None:
     """``UsageError``, with the remedy, if the package ``hdrhistogram`` is missing. Only the extra ``replay`` has it."""
-    try:
+    with needs("a replay needs hdrhistogram, which is not installed; pip install 'kfuzz[replay]'"):
         import hdrh.histogram  # noqa: F401
-    except ImportError:
-        raise UsageError("a replay needs hdrhistogram, which is not installed; pip install 'kfuzz[replay]'") from None
 
 
 def _histogram() -> Any:

@@ -56,8 +56,10 @@ class Schemas:
         self._known: dict[bytes, Callable[[bytes], bytes]] = {}
         # Whether the first values may show that the only schema is the wrong one.
         self._is_doubted = self._only is not None and not checks
-        if self._only is not None and isinstance(found := self._made(None), str):
-            raise UsageError(found.removesuffix(REMEDY) + REMEDY)
+        if self._only is not None:
+            self._decoders[None] = found = self._made(None)
+            if isinstance(found, str):
+                raise UsageError(found.removesuffix(REMEDY) + REMEDY)
 
     def texts(self, side: Side, values: Sequence[bytes | None], ids: Sequence[bytes | None] = ()) -> list[bytes | None]:
         """The JSON of keys or of values; None stays None. ``ids`` are those of ``HEADERS``, if there are any.

