@@ -83,7 +83,7 @@ def test_aborted_transactions_are_compared_with_the_index(data: Path) -> None:
 def test_a_marker_with_a_wrong_crc_ends_nothing(data: Path) -> None:
     path = data / "orders-0" / f"{0:020d}.log"
     logged = bytearray(path.read_bytes())
-    at = [at for at, _, _ in frames(logged)][4]
+    _, _, _, begins, at, after, *_ = (at for at, _, _ in frames(logged))
     # ABORT becomes COMMIT.
     logged[logged.index(MARKERS["abort"][0], at + BATCH_HEADER_SIZE) + 3] ^= 1
     path.write_bytes(logged)
@@ -93,6 +93,9 @@ def test_a_marker_with_a_wrong_crc_ends_nothing(data: Path) -> None:
     assert [
         one["producer_id"] for one in json.loads(kfuzz("state", "producers", data, "--json").stdout)["producers"]
     ] == [1, 2, 3, 4, 5]
+    # No other transaction is open.
+    path.write_bytes(logged[begins:after])
+    assert f"{data}: 1 partition, 1 open transaction, " in outcome("state", "transactions", data)[1]
 
 
 def test_producers_have_their_last_batches(data: Path) -> None:
