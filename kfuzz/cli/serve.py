@@ -21,7 +21,7 @@ from kfuzz.messages.model import Versions
 from kfuzz.relay.loop import run
 from kfuzz.serve import Cluster, Report, Server, Settings, Topics, feed, topics_of
 from kfuzz.serve.cluster import NODES_MAX
-from kfuzz.serve.server import shown_address, stopped_by
+from kfuzz.serve.server import stopped_by
 from kfuzz.units import counted
 from kfuzz.vectors import load_suite
 
@@ -104,8 +104,7 @@ async def _serve(
                 _say({"host": server.host, "port": server.port, "topics": names} | brokers)
             else:
                 held = "the topics that standard input gives" if given else counted(len(names), "topic")
-                shown = ", ".join(shown_address(server.host, port) for port in ports.values())
-                click.echo(f"kfuzz serves {held} at {shown}")
+                click.echo(f"kfuzz serves {held} at {', '.join(map(str, server.places))}")
             feeding = asyncio.create_task(_fed(server.broker.cluster, given, ended)) if given else None
             await ended.wait()
             if feeding is not None:

@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from relay.proxied import Ends
+from relay.proxied import asking
 from serve.asking import SECONDS_MAX, Client
 
 from kfuzz import records
-from kfuzz.client.address import Address
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
@@ -90,12 +89,7 @@ async def talk(connect: Callable[[], Client]) -> None:
 
 async def everything(proxy: Proxy) -> None:
     """Both clients, through a proxy."""
-    await talk(lambda: at(proxy))
-
-
-def at(proxy: Proxy) -> Client:
-    """A client of the proxy's first place."""
-    return Ends(next(iter(proxy.places.values()))[1])
+    await talk(lambda: asking(proxy))
 
 
 async def served(scenario: Callable[[Server], Awaitable[Any]], *lines: bytes) -> Any:
@@ -112,8 +106,7 @@ def recorded(folder: Path, scenario: Scenario = everything, **settings: Any) -> 
     sentences: list[str] = []
 
     async def through(server: Server) -> None:
-        address = Address(server.host, server.port)
-        async with Proxy([address], Settings(record=folder, **settings), tell=sentences.append) as proxy:
+        async with Proxy(server.places, Settings(record=folder, **settings), tell=sentences.append) as proxy:
             await scenario(proxy)
 
     asyncio.run(served(through))
@@ -124,7 +117,7 @@ def recorded_client(folder: Path, talk: Callable[[Client], Awaitable[Any]], **se
     """Record what one client says. Returns the sentences of the proxy."""
 
     async def alone(proxy: Proxy) -> None:
-        async with at(proxy) as client:
+        async with asking(proxy) as client:
             await talk(client)
 
     return recorded(folder, alone, **settings)

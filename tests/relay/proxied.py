@@ -65,7 +65,7 @@ class Ends(Client):
 
 def asking(proxy: Proxy, context: ssl.SSLContext | None = None) -> Ends:
     """A client of the place of a proxy's first broker."""
-    return Ends(next(iter(proxy.places.values()))[1], context)
+    return Ends(next(iter(proxy.places.values())).port, context)
 
 
 async def no_connection(proxy: Proxy) -> None:
@@ -95,7 +95,7 @@ async def _between(
     broker: Address, rules: Iterable[str], seed: int, client_of: Callable[[int], Client], scenario: Scenario
 ) -> Proxy:
     async with Proxy([broker], Settings(rules=tuple(map(parse_rule, rules)), seed=seed)) as proxy:
-        async with client_of(proxy.places[broker][1]) as client:
+        async with client_of(proxy.places[broker].port) as client:
             await scenario(client, proxy)
         return proxy
 

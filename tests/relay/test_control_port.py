@@ -63,8 +63,9 @@ def test_each_request_is_done_and_answered_under_its_name() -> None:
         assert await client.say({"list": True}) == {"list": [second]}
         assert await client.say({"clear": True}) == {"clear": 1}
         assert await client.say({"list": True}) == {"list": []}
-        [(host, place)] = port._proxy.places.values()
-        assert await client.say({"places": True}) == {"places": [{"broker": str(BROKER), "host": host, "port": place}]}
+        [place] = port._proxy.places.values()
+        shown = {"broker": str(BROKER), "host": place.host, "port": place.port}
+        assert await client.say({"places": True}) == {"places": [shown]}
         assert (await client.say({"summary": True}))["summary"] == port._proxy.to_json()
 
     assert run(scenario) == []

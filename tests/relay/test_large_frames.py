@@ -72,8 +72,8 @@ async def test_a_fetch_of_any_size_comes_as_it_is_and_is_read(version: int, coun
 @in_loop
 async def test_addresses_after_large_batches_are_replaced() -> None:
     got, proxy = await through(fetch(17), response(17, BATCH * 64, nodeEndpoints=[ELSEWHERE]))
-    host, port = proxy.places[Address("broker-five.example", 9092)]
-    assert got == response(17, BATCH * 64, nodeEndpoints=[ELSEWHERE | {"host": host, "port": port}])
+    place = proxy.places[Address("broker-five.example", 9092)]
+    assert got == response(17, BATCH * 64, nodeEndpoints=[ELSEWHERE | {"host": place.host, "port": place.port}])
 
 
 @both_headers

@@ -6,7 +6,7 @@ import asyncio
 import struct
 
 import pytest
-from relay.proxied import before, codes, counts, through
+from relay.proxied import asking, before, codes, counts, through
 from serve.asking import MINIMAL, Client, fetch_of, request, response, topics
 
 from kfuzz.relay import connection as connections
@@ -209,8 +209,7 @@ def test_a_half_open_connection_stays_open_and_silent_until_its_client_ends() ->
             await asyncio.sleep(0)
         client.writer.write(versions_request(4))
         # Another connection of the client is not touched.
-        [(_, port)] = proxy.places.values()
-        async with Client(client.server, port) as other:
+        async with asking(proxy) as other:
             assert (await other.ask("ApiVersions", 0, {}))["errorCode"] == 0
         # Those of 1, 3 and the other: the broker gets nothing more.
         assert client.server.report.requests["ApiVersions"] <= 3

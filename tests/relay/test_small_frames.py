@@ -54,11 +54,11 @@ def test_only_a_few_frames_wait_for_their_check(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_response_whose_addresses_were_replaced_before_is_changed_in_the_same_way() -> None:
     async def scenario(client: Client, proxy: Proxy) -> None:
-        [(_, port)] = proxy.places.values()
+        [place] = proxy.places.values()
         asked = {"topics": None, "includeTopicAuthorizedOperations": False}
         for number in (3, 4, 5):
             answer = response("Metadata", 12, await client.exchange(request("Metadata", 12, asked, number)), number)
-            assert [one["port"] for one in answer["brokers"]] == [port]
+            assert [one["port"] for one in answer["brokers"]] == [place.port]
         assert len(proxy.known) == 1
         assert pairs(proxy, "Metadata") == (3, 3)
 

@@ -109,12 +109,12 @@ def scripted(script: Callable[[socket.socket], None], context: ssl.SSLContext | 
         assert not thread.is_alive()
 
 
-def connected(place: tuple[str, int], context: ssl.SSLContext | None) -> socket.socket:
+def connected(place: Address, context: ssl.SSLContext | None) -> socket.socket:
     """A client's socket, which raises an error if TLS does not say that it ends."""
-    plain = socket.create_connection(place, timeout=SECONDS_MAX)
+    plain = socket.create_connection((place.host, place.port), timeout=SECONDS_MAX)
     if context is None:
         return plain
-    return context.wrap_socket(plain, server_hostname=place[0], suppress_ragged_eofs=False)
+    return context.wrap_socket(plain, server_hostname=place.host, suppress_ragged_eofs=False)
 
 
 def received(one: socket.socket, size: int) -> bytes:
@@ -249,7 +249,7 @@ async def test_the_last_response_comes_before_the_end_and_the_end_is_said(to_cli
         received(one, 12)
         one.sendall(answer)
 
-    def client(place: tuple[str, int]) -> None:
+    def client(place: Address) -> None:
         with connected(place, own.trusting() if to_clients else None) as one:
             one.sendall(framed(UNKNOWN))
             assert received(one, len(answer)) == answer
@@ -414,7 +414,7 @@ async def test_the_end_of_the_proxy_ends_handshakes(own: Certificate) -> None:
 
 @in_loop
 async def test_a_client_that_does_not_trust_the_certificate_is_a_remark(own: Certificate, other: Certificate) -> None:
-    def client(place: tuple[str, int]) -> None:
+    def client(place: Address) -> None:
         with pytest.raises(ssl.SSLCertVerificationError):
             connected(place, other.trusting())
 

@@ -553,11 +553,6 @@ def test_a_port_that_another_program_uses_is_refused_in_one_sentence(capsys: pyt
     assert "another program uses it; take another" in err
 
 
-@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1:9"), ("::1", "[::1]:9"), ("?", "?:9")])
-def test_an_ipv6_address_is_shown_in_brackets(host: str, shown: str) -> None:
-    assert serving.shown_address(host, 9) == shown
-
-
 # -- clients that mean harm
 
 
