@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec, Self
 
-from serve.asking import SECONDS_MAX, Client, topics
+from serve.asking import NONE, SECONDS_MAX, Client, Limits, Made, as_test, topics
 
 from kfuzz.client.address import Address
+from kfuzz.relay import connection
+from kfuzz.relay import proxy as proxies
 from kfuzz.relay.loop import run
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import parse_rule
@@ -46,6 +48,11 @@ def through(*rules: str, scenario: Scenario, of: Topics | None = None, seed: int
             return await _between(at, rules, seed, lambda port: Client(server, port), scenario)
 
     return run(bounded())
+
+
+def proxied(*rules: str, limits: Limits = NONE) -> Made:
+    """Make a test of a scenario with a client of a proxy with rules. ``limits``: other values of constants."""
+    return lambda scenario: as_test(scenario, lambda one: through(*rules, scenario=one), limits, connection, proxies)
 
 
 Scripted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -301,10 +301,11 @@ def test_bytes_that_never_become_a_batch_have_no_end() -> None:
 # -- real consumers
 
 
-def test_the_consumer_of_kafka_python_reads_a_vector() -> None:
+@served()
+async def test_the_consumer_of_kafka_python_reads_a_vector(server: Server) -> None:
     kafka = pytest.importorskip("kafka")
 
-    def read(server: Server, group: str | None) -> list[Any]:
+    def read(group: str | None) -> Any:
         consumer = kafka.KafkaConsumer(
             bootstrap_servers=f"{server.host}:{server.port}",
             group_id=group,
@@ -313,16 +314,12 @@ def test_the_consumer_of_kafka_python_reads_a_vector() -> None:
         )
         try:
             consumer.assign([kafka.TopicPartition(MINIMAL.replace("/", "."), 0)])
-            return [next(consumer)]
+            return next(consumer)
         finally:
             consumer.close()
 
-    async def scenario(server: Server) -> None:
-        for group in (None, "g"):
-            [record] = await asyncio.to_thread(read, server, group)
-            assert_minimal(record)
-
-    run(scenario)
+    for group in (None, "g"):
+        assert_minimal(await asyncio.to_thread(read, group))
 
 
 @served()
@@ -674,7 +671,8 @@ async def test_answers_that_nobody_takes_are_bounded_together(server: Server) ->
         assert len(got["responses"][0]["partitions"][0]["records"]) == 16 << 20
 
 
-def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
+@served()
+async def test_a_client_that_asks_far_ahead_leaves_others_their_turn(server: Server) -> None:
     # Each turn of the event loop is one in which another client could have got its answer.
     turns = 0
 
@@ -684,16 +682,12 @@ def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def scenario(server: Server) -> None:
-        async with Client(server) as greedy:
-            frame = request("ApiVersions", 0, {})
-            greedy.writer.write((sized(frame)) * 500)
-            counting = asyncio.create_task(count())
-            while server.report.requests["ApiVersions"] < 500:
-                await greedy.answer()
-            counting.cancel()
-
-    assert run(scenario) == []
+    async with Client(server) as greedy:
+        greedy.writer.write(sized(request("ApiVersions", 0, {})) * 500)
+        counting = asyncio.create_task(count())
+        while server.report.requests["ApiVersions"] < 500:
+            await greedy.answer()
+        counting.cancel()
     assert turns >= 500
 
 
