@@ -295,11 +295,11 @@ class _Connection:
 
 
 @contextlib.contextmanager
-def stopped_by(signals: tuple[int, ...], stop: Callable[[], None]) -> Iterator[None]:
-    """While the block runs, each of the ``signals`` calls ``stop`` in the event loop."""
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, Ctrl-C and SIGTERM call ``stop`` in the event loop."""
     loop = asyncio.get_running_loop()
     # A shell's background job ignores Ctrl-C.
-    signals = tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
+    signals = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
     try:
         for number in signals:
             loop.add_signal_handler(number, stop)

@@ -40,6 +40,7 @@ from kfuzz.records import appending as append
 from kfuzz.records import compaction as compact
 from kfuzz.records import conversion as convert
 from kfuzz.records.read.topic import Topic as BrokerTopic
+from kfuzz.vectors import find_vector
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
 
 Act = Callable[[Any], Any]
@@ -94,37 +95,8 @@ def formats() -> Iterator[tuple[str, RecordBatch]]:
             yield f"magic {magic} {compression}", batch_of(magic, compression)
 
 
-MARKED = records.encode(
-    [
-        RecordBatch(
-            0,
-            1,
-            [Record(i, 5, b"k", b"v") for i in range(2)],
-            producer_id=7,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-        ),
-        RecordBatch(
-            2,
-            2,
-            [
-                Record(
-                    2,
-                    6,
-                    *control.encode_control(
-                        control.ControlRecord(control.ControlRecordKey(0, 0), control.EndTransactionMarker(3))
-                    ),
-                )
-            ],
-            producer_id=7,
-            producer_epoch=0,
-            transactional=True,
-            control=True,
-        ),
-        RecordBatch(3, 4, [Record(i, 7, b"k", b"v") for i in (3, 4)]),
-    ]
-)
+# A transaction that is committed, and one that is aborted.
+MARKED = b"".join(bytes.fromhex(step["hex"]) for step in find_vector("stream/isolation/committed-then-aborted").steps)
 MANY = records.encode_batch(
     RecordBatch(0, 149, [Record(i, i, b"key", b"v", ((b"h", b"%d" % i),) if i % 3 == 0 else ()) for i in range(150)])
 )
