@@ -15,6 +15,10 @@ from kfuzz.errors import UsageError
 PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 
+class Ended(Exception):
+    """A probe cannot continue; the text says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings(Access):
     """Which broker is probed, and what that may cost.

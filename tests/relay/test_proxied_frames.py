@@ -45,7 +45,7 @@ def test_a_response_out_of_turn_leaves_earlier_requests_without_one() -> None:
     first, second, third = metadata(1, 2, 3, pairing=pairing)
     assert pairing.answered(answer(9)) == (None, [])
     assert pairing.answered(answer(2)) == (second, [first])
-    assert pairing.unanswered == [third]
+    assert pairing.answered(answer(3)) == (third, [])
 
 
 def test_a_request_that_is_not_passed_on_waits_for_nothing() -> None:
