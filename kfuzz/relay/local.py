@@ -133,16 +133,11 @@ class _Local(Generic[T]):
             if not after_end:
                 raise UsageError(f"the {self._what} has ended; do this inside its with block")
             return do(inner)
-        given: concurrent.futures.Future[R] = concurrent.futures.Future()
 
-        def inside() -> None:
-            try:
-                given.set_result(do(inner))
-            except BaseException as error:
-                given.set_exception(error)
+        async def inside() -> R:
+            return do(inner)
 
-        self._loop.call_soon_threadsafe(inside)
-        return given.result(CALL_S_MAX)
+        return asyncio.run_coroutine_threadsafe(inside(), self._loop).result(CALL_S_MAX)
 
 
 # --- the proxy
