@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from made_segments import batch
 from probe.odd_broker import OddBroker
 
 from kfuzz import records
@@ -327,7 +328,7 @@ def test_every_vector_is_expected_as_a_real_broker_answered_it() -> None:
     assert either == TOO_LARGE
 
 
-BATCH = records.encode([records.RecordBatch(0, 0, [records.Record(0, 5, b"k", b"v" * 50)])])
+BATCH = batch(0, value=b"v" * 50)
 MOVED = (7).to_bytes(8, "big") + BATCH[8:12] + (3).to_bytes(4, "big") + BATCH[16:]
 
 
@@ -338,7 +339,7 @@ MOVED = (7).to_bytes(8, "big") + BATCH[8:12] + (3).to_bytes(4, "big") + BATCH[16
         (lambda: MOVED, "same"),
         (lambda: stamp_log_append_time(BATCH, 9), "edited"),
         (lambda: recompress(BATCH, "gzip"), "recompressed"),
-        (lambda: records.encode([records.RecordBatch(0, 0, [records.Record(0, 5, b"k", b"w" * 50)])]), "changed"),
+        (lambda: batch(0, value=b"w" * 50), "changed"),
         (lambda: BATCH + BATCH, "changed"),
         (lambda: BATCH[:-1], "changed"),
         (lambda: b"", "nothing"),

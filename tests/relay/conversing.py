@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import made_segments
 from relay.proxied import asking
 from serve.asking import SECONDS_MAX, Client
 
@@ -24,13 +25,8 @@ Scenario = Callable[[Proxy], Awaitable[Any]]
 
 def batch(value: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
     """A batch of one transactional record."""
-    of: dict[str, Any] = {
-        "producer_id": producer_id,
-        "producer_epoch": epoch,
-        "base_sequence": sequence,
-        "transactional": True,
-    }
-    return records.encode([records.RecordBatch(0, 0, [records.Record(0, 1000, None, value)], **of)])
+    of = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+    return made_segments.batch(0, value=value, transactional=True, **of)
 
 
 async def writes(client: Client, value: bytes = b"v", transaction: str = "x") -> int:

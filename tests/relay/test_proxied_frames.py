@@ -6,14 +6,14 @@ import struct
 from typing import Any
 
 import pytest
+from made_segments import bad, batch
 from relay.framing import exchange, frame
 from serve.asking import request
 
-from kfuzz import records
 from kfuzz.relay.frames import HEAD, WAITING_MAX, Exchange, Frame, Pairing
 
-BATCH = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
-DAMAGED = BATCH[:-1] + bytes([BATCH[-1] ^ 1])
+BATCH = batch(0)
+DAMAGED = bad(BATCH)
 
 
 def asked(pairing: Pairing, data: bytes) -> Exchange:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pytest
+from made_segments import batch
 from serve.asking import Client, asked, fed, fetch_of, request, served, sized, topics, with_topics, writes
 
 from kfuzz import records
@@ -20,12 +21,6 @@ from kfuzz.serve.cluster import Caller, Refused
 from kfuzz.serve.feeding import done
 
 ONE, TWO = Caller("127.0.0.1", 1, 1), Caller("127.0.0.1", 2, 2)
-
-
-def batch(offset: int, value: bytes = b"v", epoch: int = 0) -> bytes:
-    return records.encode(
-        [records.RecordBatch(offset, offset, [records.Record(offset, 1, b"k", value)], partition_leader_epoch=epoch)]
-    )
 
 
 def fetch(
@@ -49,7 +44,7 @@ def first(got: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_limits_of_a_fetch_cut_a_log_but_never_its_first_batch() -> None:
-    small, large = batch(0), batch(1, b"x" * 500)
+    small, large = batch(0), batch(1, value=b"x" * 500)
     broker = with_topics({"topic": "t", "steps": [(small + large).hex()]}, {"topic": "u", "steps": [small.hex()]})
 
     def sizes(offset: int, limit: int, whole: int = 1 << 20) -> list[int]:
@@ -314,8 +309,8 @@ def epoch_end(broker: Broker, epoch: int, current: int = -1) -> tuple[int, int, 
 
 
 def test_a_log_of_a_later_epoch_shows_where_a_client_has_to_go_back_to() -> None:
-    old = (batch(0, epoch=1) + batch(1, epoch=1) + batch(2, epoch=1)).hex()
-    new = (batch(0, epoch=1) + batch(1, b"other", epoch=3)).hex()
+    old = b"".join(batch(offset, partition_leader_epoch=1) for offset in range(3)).hex()
+    new = (batch(0, partition_leader_epoch=1) + batch(1, value=b"other", partition_leader_epoch=3)).hex()
     broker = with_topics({"topic": "t", "hex": old, "leader_epoch": 1})
     assert epoch_end(broker, 1) == (0, 1, 3)
     fed(broker.cluster, {"topic": "t", "hex": new, "leader_epoch": "4"})
@@ -334,6 +329,6 @@ def test_a_log_of_a_later_epoch_shows_where_a_client_has_to_go_back_to() -> None
 
 
 def test_the_epochs_of_vectors_send_nobody_back() -> None:
-    broker = with_topics({"topic": "t", "hex": batch(0, epoch=7).hex()})
+    broker = with_topics({"topic": "t", "hex": batch(0, partition_leader_epoch=7).hex()})
     assert epoch_end(broker, 7, current=7) == (0, 7, 1)
     assert first(fetch(broker, [("t", 0)], partition={"lastFetchedEpoch": 9, "currentLeaderEpoch": 7}))["records"]
