@@ -99,7 +99,7 @@ class _Sent(NamedTuple):
 class Link:
     """A connection. Open it before use; once :attr:`lost` has a reason, it stays lost.
 
-    ``in_flight``: how many requests may wait for their answers, for :meth:`room`. ``permit`` is called
+    ``in_flight``: how many requests may wait for their answers, for callers of :meth:`room`. ``permit`` is called
     before it connects. ``context``: what ``client_context`` makes, for callers with many connections.
     """
 
@@ -108,8 +108,8 @@ class Link:
         address: Address,
         security: Security,
         *,
-        in_flight: int,
         timeout_ms: int,
+        in_flight: int = 1,
         permit: Permit = lambda address, hosts: None,
         context: ssl.SSLContext | None = None,
     ) -> None:

@@ -33,7 +33,6 @@ class Settings(Access):
     duration_s: float = 1800
     prefix: str = "kfuzz-probe"
     keep: bool = False
-    in_flight: int = 1
     retries: int = 3
     reconnects: int = 1_000_000
 

@@ -70,7 +70,6 @@ class Side:
         link = Link(
             self._addresses.get(place, self._addresses["broker"]),
             Security(security.tls, security.ca) if place == "stranger" else security,
-            in_flight=5,
             timeout_ms=self._settings.timeout_ms,
             permit=self._settings.permit,
         )

@@ -264,14 +264,7 @@ class Proxy:
     async def broker_end(self, broker: Address) -> socket.socket:
         """A connection to a broker, ready for frames. A ``KfuzzError`` with the reason if there is none."""
         security = self.settings.security
-        link = Link(
-            broker,
-            security,
-            in_flight=1,
-            timeout_ms=CONNECT_MS_MAX,
-            permit=self._permit,
-            context=self._to_brokers,
-        )
+        link = Link(broker, security, timeout_ms=CONNECT_MS_MAX, permit=self._permit, context=self._to_brokers)
         try:
             await link.open(asks=security.user is not None)
             return link.release()
