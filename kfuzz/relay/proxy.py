@@ -328,7 +328,7 @@ class Proxy:
         api = exchange.api
         return direction == "response" and api is not None and api.is_inside
 
-    def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
+    def saw(self, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
         size = SIZE.size + len(memoryview(frame.data))
         if self.settings.batches:
