@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.cli_driver import outcome
 from relay.proxied import Ends
-from serve.asking import NONE, SECONDS_MAX, Limits, Made, Scenario, as_test
+from serve.asking import NONE, SECONDS_MAX, Limits, Made, Scenario, as_test, started
 
 from kfuzz.client.address import Address
 from kfuzz.relay import control
@@ -191,10 +189,9 @@ def test_a_control_port_that_is_taken_is_a_sentence_and_leaves_no_recording(tmp_
 
 
 def test_the_command_names_its_ports_and_ends_on_request() -> None:
-    command = [sys.executable, "-m", "kfuzz", "proxy", "127.0.0.1:0", "127.0.0.1:9", "--control", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+    with started("proxy", "127.0.0.1:0", "127.0.0.1:9", "--control", "0", "--json") as (running, line):
         assert running.stdout
-        first = json.loads(running.stdout.readline())
+        first = json.loads(line)
         assert first["brokers"] == {"127.0.0.1:9": first["bootstrap"]}
         with socket.create_connection(("127.0.0.1", first["control_port"]), timeout=SECONDS_MAX) as client:
             client.sendall(b'{"end": true}\n')

@@ -10,8 +10,6 @@ import signal
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -22,7 +20,7 @@ from certificates import Certificate, certificate
 from relay.proxied import Ends, asking, codes, in_loop, no_connection
 from relay.test_pipe import Rig, Scripted, settled
 from replay.fake_broker import FakeBroker
-from serve.asking import SECONDS_MAX, request
+from serve.asking import SECONDS_MAX, request, started
 
 import kfuzz
 from kfuzz.client.address import PLAIN, Address, Security
@@ -470,17 +468,12 @@ def test_the_command_speaks_tls_with_both_sides_and_logs_in(own: Certificate) ->
 
     files = ["--tls-ca", str(own.cert), "--tls-cert", str(own.cert), "--tls-key", str(own.key)]
     with FakeBroker(context=own.context(), login=ME) as broker:
-        argv = [sys.executable, "-m", "kfuzz", "proxy", "0", f"127.0.0.1:{broker.port}", *files, "--user", ME[0]]
-        with subprocess.Popen(
-            argv, stdout=subprocess.PIPE, text=True, env=os.environ | {"KFUZZ_PASSWORD": ME[1]}
-        ) as run:
-            assert run.stdout is not None
-            try:
-                said = run.stdout.readline()
-                asyncio.run(asks(int(said.split()[3].rpartition(":")[2])))
-            finally:
-                run.send_signal(signal.SIGINT)
-            assert run.stdout.readline() == "1 connection\n"
+        words = ("proxy", "0", f"127.0.0.1:{broker.port}", *files, "--user", ME[0])
+        with started(*words, env=os.environ | {"KFUZZ_PASSWORD": ME[1]}) as (run, said):
+            asyncio.run(asks(int(said.split()[3].rpartition(":")[2])))
+            run.send_signal(signal.SIGINT)
+            out, _ = run.communicate(timeout=SECONDS_MAX)
+        assert out.startswith("1 connection\n")
         assert run.returncode == 0
         assert broker.asked["SaslAuthenticate"] == 1
 

@@ -7,7 +7,10 @@ import functools
 import inspect
 import json
 import struct
-from collections.abc import Callable, Coroutine, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -100,6 +103,18 @@ def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | Non
 
     asyncio.run(bounded())
     return printed
+
+
+@contextmanager
+def started(*words: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process of ``kfuzz WORDS…``, which is killed in the end, and the first line that it prints."""
+    command = [sys.executable, "-m", "kfuzz", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **more) as process:
+        try:
+            assert process.stdout
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
 
 
 Scenario = Callable[..., Coroutine[Any, Any, None]]
