@@ -9,13 +9,12 @@ from typing import Any
 
 import made_segments
 from relay.proxied import asking
-from serve.asking import SECONDS_MAX, Client
+from serve.asking import SECONDS_MAX, Client, fed
 
 from kfuzz import records
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
-from kfuzz.serve.feeding import done
 
 TOPIC = "t"
 GROUP = "g"
@@ -92,8 +91,7 @@ async def served(scenario: Callable[[Server], Awaitable[Any]], *lines: bytes) ->
     """Run a scenario with a broker that has one topic, after these lines of `kfuzz serve --from-stdin`."""
     settings = ServeSettings(fetch_sessions=True)
     async with asyncio.timeout(SECONDS_MAX), Server(Topics(), settings) as server:
-        for line in (b'{"topic": "t", "produce": true}', *lines):
-            done(server.broker.cluster, line)
+        fed(server.broker.cluster, b'{"topic": "t", "produce": true}', *lines)
         return await scenario(server)
 
 

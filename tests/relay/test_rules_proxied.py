@@ -8,14 +8,13 @@ import struct
 
 import pytest
 from relay.proxied import asking, before, codes, counts, proxied, through
-from serve.asking import MINIMAL, Client, fetch_of, request, response, topics
+from serve.asking import MINIMAL, Client, fed, fetch_of, request, response, topics
 
 from kfuzz.relay.frames import api_key
 from kfuzz.relay.pipe import framed
 from kfuzz.relay.proxy import Proxy
 from kfuzz.relay.rule import parse_rule
 from kfuzz.serve.answers import released
-from kfuzz.serve.feeding import done
 from kfuzz.vectors import find_vector
 
 NAME = MINIMAL.replace("/", ".")
@@ -75,7 +74,7 @@ def test_which_requests_arrive_and_in_which_order_responses_come(
     rules: list[str], sent: str, come: list[int], arrive: str
 ) -> None:
     async def scenario(client: Client, proxy: Proxy) -> None:
-        done(client.server.broker.cluster, b'{"topic": "written", "produce": true}')
+        fed(client.server.broker.cluster, {"topic": "written", "produce": True})
         client.writer.write(b"".join(FRAMES[one](number) for number, one in enumerate(sent, 1)))
         client.writer.write_eof()
         assert [await number_of_next(client) for _ in come] == come

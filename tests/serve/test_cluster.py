@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import time
 from typing import Any
@@ -18,7 +17,6 @@ from kfuzz.broker_errors import ERROR_CODES, ERROR_NAMES
 from kfuzz.errors import UsageError
 from kfuzz.serve import Broker, Server, Settings
 from kfuzz.serve.cluster import Caller, Refused
-from kfuzz.serve.feeding import done
 
 ONE, TWO = Caller("127.0.0.1", 1, 1), Caller("127.0.0.1", 2, 2)
 
@@ -85,7 +83,7 @@ def test_one_answer_is_cut_on_demand(form: str) -> None:
 
 @served()
 async def test_a_throttled_client_is_told_so_and_waits_for_its_next_answer(server: Server) -> None:
-    fed_to(server, {"topic": "t", "hex": batch(0).hex()}, {"broker": {"throttle_ms": 50}})
+    fed(server.broker.cluster, {"topic": "t", "hex": batch(0).hex()}, {"broker": {"throttle_ms": 50}})
     async with Client(server) as client:
         got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 0))
         assert got["throttleTimeMs"] == 0
@@ -120,7 +118,7 @@ def test_versions_above_the_highest_that_a_broker_is_given_are_neither_listed_no
 @served("the answer is lost, as asked for", "as asked for", "1 more connection closed: requests to write", brokers=2)
 async def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_takes_its_place(server: Server) -> None:
     lines = {"topic": "t", "produce": True, "errors": ["NETWORK_EXCEPTION"] * 2}, {"broker": {"ends": True}}
-    fed_to(server, *lines)
+    fed(server.broker.cluster, *lines)
     first_port, second_port = server.broker.cluster.ports.values()
     produce = writes(batch(0))
     sent = sized(request("Produce", 9, produce))
@@ -139,11 +137,6 @@ async def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_t
         assert await client.is_closed_after(sent)
     async with Client(server, second_port) as client:
         assert (await client.ask("Produce", 9, produce))["responses"][0]["partitionResponses"][0]["errorCode"] == 0
-
-
-def fed_to(server: Server, *lines: dict[str, Any]) -> list[dict[str, Any]]:
-    """Like ``fed``, inside a running event loop."""
-    return [done(server.broker.cluster, json.dumps(line).encode()) for line in lines]
 
 
 def test_an_older_broker_answers_api_versions_in_version_0_and_the_client_asks_again() -> None:
@@ -277,7 +270,7 @@ async def test_three_brokers_are_ready_at_once_and_each_answers_for_itself(serve
         async with Client(server, port) as client:
             metadata = await client.ask("Metadata", 12, {"topics": []})
             assert {one["nodeId"]: one["port"] for one in metadata["brokers"]} == ports
-            fed_to(server, {"move": name, "to": node})
+            fed(server.broker.cluster, {"move": name, "to": node})
             errors.append(first(await client.ask("Fetch", 12, fetch_of(name, 12, b"", 0)))["errorCode"])
     assert errors == [0, 0, 0]
 
