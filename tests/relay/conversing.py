@@ -9,7 +9,8 @@ from typing import Any
 
 import made_segments
 from relay.proxied import asking
-from serve.asking import SECONDS_MAX, Client, fed
+from serve.asking import SECONDS_MAX, Client, fed, fetch_of
+from serve.asking import writes as produce_of
 
 from kfuzz import records
 from kfuzz.relay.proxy import Proxy, Settings
@@ -38,8 +39,8 @@ async def writes(client: Client, value: bytes = b"v", transaction: str = "x") ->
     old = {"TransactionalId": transaction, "ProducerId": number, "ProducerEpoch": epoch}
     old |= {"Topics": [{"name": TOPIC, "partitions": [0]}]}
     await client.ask("AddPartitionsToTxn", 3, {f"v3AndBelow{name}": one for name, one in old.items()})
-    topics = [{"name": TOPIC, "partitionData": [{"index": 0, "records": batch(value, number, epoch, 0)}]}]
-    said = await client.ask("Produce", 9, {"transactionalId": transaction, "acks": -1, "topicData": topics})
+    values = produce_of(batch(value, number, epoch, 0), topic=TOPIC, transactionalId=transaction)
+    said = await client.ask("Produce", 9, values)
     [partition] = said["responses"][0]["partitionResponses"]
     assert partition["errorCode"] == 0
     ended = {"transactionalId": transaction, "producerId": number, "producerEpoch": epoch, "committed": True}
@@ -67,9 +68,7 @@ async def joins(client: Client, assignment: bytes = b"\0\0") -> None:
 
 async def reads(client: Client, offset: int) -> list[bytes | None]:
     """The values of a fetch that begins at this offset."""
-    partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
-    topics = [{"topic": TOPIC, "partitions": [partition]}]
-    said = await client.ask("Fetch", 12, {"maxWaitMs": 10, "minBytes": 1, "topics": topics})
+    said = await client.ask("Fetch", 12, fetch_of(TOPIC, 12, b"", offset, max_wait_ms=10))
     data = said["responses"][0]["partitions"][0]["records"]
     return [one.value for made in records.decode(data) if not made.control for one in made.records]
 
