@@ -350,6 +350,7 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> H
                 held.ended = closed
         held.applied = list(between.applied)
         sums = between.watch.by_api.items()
+        # Of an API that is asked in several versions, the one that came last.
         held.apis = {api: [*one.versions][-1] for api, one in sums if one.responses and one.versions}
     if held.ended.error == NOTHING_MORE and any(map(_may_end, held.applied)):
         held.ended = Ended()
