@@ -32,18 +32,6 @@ JUNK = b"\xde\xad\xbe\xef"
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/codec.json``."""
     made = Streams("records/v2/codec", "The compressed payload of a batch, in the forms that each codec allows.")
-    made.flag(
-        "StreamBroken",
-        "corruption",
-        "The compressed stream is cut or damaged; the batch's CRC is right.",
-        "A reader that accepts the partial output as complete loses records silently.",
-    )
-    made.flag(
-        "BytesAfterStream",
-        "leniency",
-        "Bytes follow the end of the compressed stream.",
-        "Kafka ignores them after gzip and lz4. It refuses them after zstd, and four or more of them after snappy.",
-    )
     _every_codec(made)
     _gzip(made.of("gzip"))
     _snappy(made.of("snappy"))
@@ -83,7 +71,7 @@ def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS) -> R
 
 
 def _every_codec(made: Theme) -> None:
-    stream_broken = made.having(flags=["StreamBroken"], requirements=["RB-CODEC-2"])
+    stream_broken = made.flag("StreamBroken", requirements=["RB-CODEC-2"])
     names = {"gzip": "RB-GZIP-1", "snappy": "RB-SNAPPY-1", "lz4": "RB-LZ4-1", "zstd": "RB-ZSTD-1"}
     many = [Record(offset_delta=index, value=b"value %d " % index * 20) for index in range(50)]
     for codec in COMPRESSED:
@@ -125,13 +113,7 @@ def _every_codec(made: Theme) -> None:
 
 
 def _no_records(made: Theme) -> None:
-    empty_compressed_batch = made.flag(
-        "EmptyCompressedBatch",
-        "crash",
-        "A compressed batch contains no record.",
-        "Decompressors get no input, or a stream without content; this has crashed processes.",
-        requirements=["RB-CODEC-5", "RB-COUNT-3"],
-    )
+    empty_compressed_batch = made.flag("EmptyCompressedBatch", requirements=["RB-CODEC-5", "RB-COUNT-3"])
     for codec in COMPRESSED:
         empty_compressed_batch.valid(
             f"{codec}-no-records",
@@ -158,13 +140,7 @@ def _no_records(made: Theme) -> None:
 
 
 def _mislabelled(made: Theme) -> None:
-    codec_mislabelled = made.flag(
-        "CodecMislabelled",
-        "confusion",
-        "The attributes name one codec, but the payload uses another.",
-        "A reader that guesses the codec from the payload's first bytes reads batches that others refuse.",
-        finding="record-length-negative",
-    )
+    codec_mislabelled = made.flag("CodecMislabelled", finding="record-length-negative")
     for named, real in (("gzip", "zstd"), ("snappy", "gzip"), ("lz4", "snappy"), ("zstd", "lz4")):
         codec_mislabelled.invalid(
             f"{named}-is-{real}",
@@ -249,15 +225,9 @@ def _gzip(made: Streams) -> None:
 
 
 def _snappy(made: Streams) -> None:
-    bytes_after_stream = made.having(flags=["BytesAfterStream"], requirements=["RB-SNAPPY-1", "RB-CODEC-2"])
+    bytes_after_stream = made.flag("BytesAfterStream", requirements=["RB-SNAPPY-1", "RB-CODEC-2"])
     options: dict[str, Any] = {"requirements": ["RB-SNAPPY-1"]}
-    snappy_framing = made.flag(
-        "SnappyFraming",
-        "interoperability",
-        "Kafka writes snappy in the xerial framing, but reads raw blocks too.",
-        "A reader that knows only one of the two forms cannot read the batches of half the clients.",
-        links=["kafka-protocol-rs #79", "kafka-backup #152", "kafka-python #2414"],
-    )
+    snappy_framing = made.flag("SnappyFraming")
     valid = (
         (
             "xerial-two-blocks",
@@ -303,14 +273,6 @@ def _snappy(made: Streams) -> None:
         xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1)),
         **options,
     )
-    snappy_length_huge = made.flag(
-        "SnappyLengthHuge",
-        "allocation",
-        "A length inside the snappy stream claims gigabytes, or is negative.",
-        "A reader that trusts the length allocates gigabytes; a negative one raises an exception.",
-        cves=["CVE-2023-34455", "CVE-2023-43642"],
-        links=["rskafka #92", "rskafka #141"],
-    )
     stream = xerial(raw_snappy(PLAIN))
     huge = (
         (
@@ -340,7 +302,7 @@ def _snappy(made: Streams) -> None:
         ),
     )
     for slug, summary, data in huge:
-        snappy_length_huge.invalid(
+        made.flag("SnappyLengthHuge").invalid(
             f"snappy-{slug}", summary, data, requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"], budget=SMALL
         )
     broken = (
@@ -382,18 +344,12 @@ def _lz4(made: Streams) -> None:
     )
     for slug, summary, stream in valid:
         made.valid(f"lz4-{slug}", f"an lz4 frame {summary}", stream, **options)
-    lz4_checksum_unchecked = made.flag(
-        "Lz4ChecksumUnchecked",
-        "leniency",
-        "A part of the lz4 frame that Kafka does not check contradicts the content.",
-        "Kafka accepts it; the usual libraries refuse a batch that a broker has stored.",
-    )
     lenient = (
         ("content-checksum-wrong", "the frame's content checksum is wrong", lz4_frame(PLAIN, content_checksum=1)),
         ("content-size-wrong", "the frame's content size is wrong", lz4_frame(PLAIN, content_size=7)),
     )
     for slug, summary, stream in lenient:
-        lz4_checksum_unchecked.acceptable(
+        made.flag("Lz4ChecksumUnchecked").acceptable(
             f"lz4-{slug}", summary, stream, finding="compressed-content-mismatch", **options
         )
     for slug, tail in (("zeros", bytes(8)), ("garbage", JUNK)):
@@ -405,12 +361,7 @@ def _lz4(made: Streams) -> None:
             finding="bytes-after-compressed-stream",
             **options,
         )
-    lz4_frames = made.flag(
-        "Lz4Frames",
-        "interoperability",
-        "The payload has more than one lz4 frame, or a kind of frame that Kafka does not read.",
-        "The usual libraries read such frames; Kafka does not.",
-    )
+    lz4_frames = made.flag("Lz4Frames")
     frame = lz4_frame(PLAIN)
     others = (
         (
@@ -447,13 +398,6 @@ def _lz4(made: Streams) -> None:
     )
     for slug, summary, stream in broken:
         made.invalid(f"lz4-{slug}", summary, stream, flags=["StreamBroken"], budget=SMALL)
-    lz4_block_damaged = made.flag(
-        "Lz4BlockDamaged",
-        "bounds",
-        "A compressed lz4 block reaches outside its input or its output.",
-        "Fast decompressors have read and written beyond their buffers, or returned old memory contents.",
-        cves=["CVE-2025-12183", "CVE-2025-66566"],
-    )
     blocks = (
         ("copy-before-start", "copies from before the start of the content", b"\x10A\xff\xff\x50" + bytes(5)),
         ("literals-beyond-end", "claims more literals than the block has", b"\xf0\x20" + PLAIN[:20]),
@@ -465,7 +409,7 @@ def _lz4(made: Streams) -> None:
         ),
     )
     for slug, what, block in blocks:
-        lz4_block_damaged.invalid(
+        made.flag("Lz4BlockDamaged").invalid(
             f"lz4-block-{slug}",
             f"a compressed block {what}",
             frame[:7] + struct.pack("<I", len(block)) + block + bytes(4),
@@ -501,12 +445,6 @@ def _zstd(made: Streams) -> None:
             frame + tail,
             flags=["BytesAfterStream"],
         )
-    made.flag(
-        "ZstdWindowHuge",
-        "allocation",
-        "The zstd frame requests a window of gigabytes for a few bytes.",
-        "A decoder without a limit allocates it because of a single byte.",
-    )
     broken = (
         ("checksum-wrong", "the content checksum is wrong", zstd_frame(PLAIN, checksum=1), "StreamBroken"),
         ("no-last-block", "no block is marked as the last one", zstd_frame(PLAIN, last=False), "StreamBroken"),

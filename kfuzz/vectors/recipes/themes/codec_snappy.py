@@ -93,16 +93,9 @@ def _elements(made: Streams) -> None:
         _run(copy(2, 64, 2), copy(2, 14, 2)),
         records=(RUN,),
     )
-    raw_snappy_begins_like_xerial = made.flag(
-        "RawSnappyBeginsLikeXerial",
-        "interoperability",
-        "A raw block begins with the first byte of the xerial framing, which is also a part of its length.",
-        "A reader that looks at one byte, or takes bytes away while it looks, refuses the records.",
-        links=["snappy-java #142", "kafka-protocol-rs #148"],
-    )
     for size, start, value_bytes in ((130, "82 01", 121), (10_626, "82 53", 10_615)):
         record = Record(key=None, value=bytes(value_bytes))
-        raw_snappy_begins_like_xerial.valid(
+        made.flag("RawSnappyBeginsLikeXerial").valid(
             f"raw-of-{size}-bytes",
             f"a raw block of {size:,} bytes begins with {start}; the xerial framing begins with 82 53 4e",
             _literals(record.encode()),
@@ -111,13 +104,7 @@ def _elements(made: Streams) -> None:
 
 
 def _framing(made: Streams) -> None:
-    snappy_framing_odd = made.flag(
-        "SnappyFramingOdd",
-        "interoperability",
-        "The xerial framing has an unusual structure.",
-        "A reader that expects a single block, or versions 1 and 1, loses records or refuses them.",
-        links=["kafka-protocol-rs #79"],
-    )
+    snappy_framing_odd = made.flag("SnappyFramingOdd")
     value = bytes(index * 7 % 251 for index in range(70_000))
     large = Record(value=value)
     encoded = large.encode()
@@ -168,14 +155,7 @@ def _literals(data: bytes) -> bytes:
 
 
 def _bad_framing(made: Streams) -> None:
-    snappy_framing_broken = made.flag(
-        "SnappyFramingBroken",
-        "bounds",
-        "The xerial header or a chunk's length is truncated, damaged or wrong.",
-        "A reader that does not check the length allocates or copies that many bytes.",
-        cves=["CVE-2023-34455", "CVE-2023-43642"],
-        budget=SMALL,
-    )
+    snappy_framing_broken = made.flag("SnappyFramingBroken", budget=SMALL)
     stream = xerial(raw_snappy(PLAIN))
     first = xerial(raw_snappy(PLAIN[:HALF]))
     cases = (
@@ -231,14 +211,7 @@ def _bad_framing(made: Streams) -> None:
 
 
 def _bad_blocks(made: Streams) -> None:
-    snappy_block_broken = made.flag(
-        "SnappyBlockBroken",
-        "bounds",
-        "A literal or a copy reaches outside the block or its output, or the block's own length is wrong.",
-        "Decompressors that trust the block read and write beyond their buffers.",
-        cves=["CVE-2023-34455"],
-        budget=SMALL,
-    )
+    snappy_block_broken = made.flag("SnappyBlockBroken", budget=SMALL)
     head = literal(AHEAD + b"ab")
     cases = (
         ("copy-offset-zero", "a copy has offset 0", _run(copy(0, 64, 2), copy(2, 14, 2))),

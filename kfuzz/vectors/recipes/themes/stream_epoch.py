@@ -71,13 +71,7 @@ def _new(made: Theme) -> None:
 
 
 def _stale(made: Theme) -> None:
-    zombie_producer = made.flag(
-        "ZombieProducer",
-        "corruption",
-        "A producer that was replaced continues to write with its old epoch.",
-        "A broker that does not fence it appends data that its successor already wrote, or mixes two transactions.",
-        requirements=EPOCHS,
-    )
+    zombie_producer = made.flag("ZombieProducer", requirements=EPOCHS)
     cases: tuple[tuple[str, str, Raw], ...] = (
         ("next", "continues its sequences", data(2)),
         ("at-zero", "restarts at sequence 0", data(0, 3)),

@@ -231,12 +231,6 @@ def _emptied() -> Raw:
 
 
 def _bad_markers(made: Stream) -> None:
-    marker_unreadable = made.flag(
-        "MarkerUnreadable",
-        "crash",
-        "A producer's control batch has an invalid key or value, so the end of the transaction is unknown.",
-        "A broker that writes it crashes when it loads the segment; one that ignores it never moves its stable offset.",
-    )
     unforeseen, invalid = "UNKNOWN_SERVER_ERROR", "INVALID_RECORD"
     cases: tuple[tuple[str, str, dict[str, Any], str], ...] = (
         ("key-null", "key is null", {"key": None}, unforeseen),
@@ -249,7 +243,7 @@ def _bad_markers(made: Stream) -> None:
         ("value-version-negative", "value has version -1", {"value": struct.pack(">hi", -1, 0)}, invalid),
     )
     for slug, what, odd, error in cases:
-        marker_unreadable.stream(
+        made.flag("MarkerUnreadable").stream(
             f"marker-{slug}",
             f"a producer's control batch whose {what} is refused, so the transaction stays open",
             *_open().refuse(marker(COMMIT, **odd), "end-marker-invalid", error=error, verdict="acceptable").steps,
