@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
+from defined import field, message_of, struct
 
 from kfuzz.errors import UsageError
 from kfuzz.messages import Definition, Type, Versions, parse_definition, parse_versions
@@ -58,60 +57,38 @@ def test_a_definition_says_what_it_says() -> None:
     assert walk.fields[1].line == 14
 
 
-def nested(depth: int) -> str:
+def nested(depth: int) -> Definition:
     """Structs that each hold the next one twice."""
-    structs = [
-        {
-            "name": f"S{i}",
-            "versions": "0+",
-            "fields": [{"name": name, "type": f"S{i + 1}", "versions": "0+"} for name in "ab"],
-        }
-        for i in range(depth)
-    ]
-    structs.append({"name": f"S{depth}", "versions": "0+", "fields": []})
-    return json.dumps(
-        {
-            "name": "Data",
-            "type": "data",
-            "validVersions": "0",
-            "flexibleVersions": "none",
-            "commonStructs": structs,
-            "fields": [],
-        }
-    )
+    pairs = [struct(f"S{i}", *[field(name, f"S{i + 1}") for name in "ab"]) for i in range(depth)]
+    return message_of(structs=[*pairs, struct(f"S{depth}")])
 
 
 def test_structs_that_double_from_one_to_the_next_are_refused() -> None:
-    assert len(parse_definition(nested(8)).structs) == 9
+    assert len(nested(8).structs) == 9
     for depth in (9, 99):
         with pytest.raises(UsageError, match=r": S\d+: the struct has more than 1000 structs; put some in an array"):
-            parse_definition(nested(depth))
+            nested(depth)
 
 
-@pytest.mark.parametrize(("outer", "inner"), [(9, 110), (10, 99)])
-def test_a_struct_is_made_of_1000_at_most(outer: int, inner: int) -> None:
-    def struct(name: str, count: int, type: str) -> dict[str, Any]:
-        fields = [{"name": f"F{i}", "type": type, "versions": "0+"} for i in range(count)]
-        return {"name": name, "versions": "0+", "fields": fields}
+def test_a_struct_is_made_of_1000_at_most() -> None:
+    def outer(count: int, inner: int) -> Definition:
+        return message_of(
+            structs=[
+                struct("Leaf"),
+                struct("Inner", *[field(f"F{i}", "Leaf") for i in range(inner)]),
+                struct("Outer", *[field(f"F{i}", "Inner") for i in range(count)]),
+            ]
+        )
 
-    definition = json.loads(nested(0))
-    definition["commonStructs"] = [
-        struct("Leaf", 0, ""),
-        struct("Inner", inner, "Leaf"),
-        struct("Outer", outer, "Inner"),
-    ]
-    if 1 + outer * (1 + inner) == 1000:
-        assert len(parse_definition(json.dumps(definition)).structs) == 3
-        return
+    assert 1 + 9 * (1 + 110) == 1000
+    assert len(outer(9, 110).structs) == 3
+    assert 1 + 10 * (1 + 99) == 1001
     with pytest.raises(UsageError, match=r": Outer: the struct has more than 1000 structs; put some in an array"):
-        parse_definition(json.dumps(definition))
+        outer(10, 99)
 
 
 def test_null_is_allowed_in_no_version_that_lacks_the_field() -> None:
-    definition = parse_definition(
-        """{ "name": "Data", "type": "data", "validVersions": "0-5", "flexibleVersions": "none", "fields": [
-        { "name": "Text", "type": "string", "versions": "2-4", "nullableVersions": "1+" } ]}"""
-    )
+    definition = message_of(field("Text", "string", "2-4", nullableVersions="1+"), versions="0-5")
     assert definition.fields[0].nullable == Versions(2, 4)
 
 
@@ -171,17 +148,9 @@ def test_a_wrong_definition_gets_one_sentence_with_its_place(before: str, after:
 
 
 def test_a_chain_of_structs_that_nobody_could_follow_is_refused() -> None:
-    structs = [
-        {"name": f"S{i}", "versions": "0+", "fields": [{"name": "Next", "type": f"S{i + 1}", "versions": "0+"}]}
-        for i in range(2000)
-    ]
-    chain = {
-        "name": "Chain", "type": "data", "validVersions": "0", "flexibleVersions": "none",
-        "fields": [{"name": "First", "type": "S0", "versions": "0+"}],
-        "commonStructs": [*structs, {"name": "S2000", "versions": "0+", "fields": []}],
-    }  # fmt: skip
+    structs = [struct(f"S{i}", field("Next", f"S{i + 1}")) for i in range(2000)]
     with pytest.raises(UsageError, match="there are 2001 structs; at most 100 are allowed"):
-        parse_definition(json.dumps(chain))
+        message_of(field("First", "S0"), structs=[*structs, struct("S2000")])
 
 
 @pytest.mark.parametrize(
