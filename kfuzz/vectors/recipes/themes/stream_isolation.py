@@ -163,32 +163,29 @@ def _unstable(made: Stream) -> None:
 
 
 def _aborted_lists(made: Stream) -> None:
-    aborted_shown = made.flag("AbortedShown")
+    of_consumer = made.having(roles=CONSUMER)
+    aborted_shown = of_consumer.flag("AbortedShown")
     log = (*ended(ABORT, 0), *ended(COMMIT, 3, 2), dropped(txn(6, 4)))
-    aborted_shown.reading(
+    made.flag("AbortedShown").reading(
         "told-unordered",
         "the list of aborted transactions is in descending order",
         *log,
         ending(ABORT, 8),
         aborted=[(PRODUCER, 6), (PRODUCER, 0)],
     )
-    made.reading(
+    of_consumer.reading(
         "told-twice",
         "an aborted transaction is listed twice",
         *log,
         ending(ABORT, 8),
         aborted=[(PRODUCER, 0), (PRODUCER, 6), (PRODUCER, 6)],
-        roles=CONSUMER,
     )
-    aborted_shown.reading(
-        "told-without-marker", "a listed aborted transaction has no marker in the fetch", *log, roles=CONSUMER
-    )
+    aborted_shown.reading("told-without-marker", "a listed aborted transaction has no marker in the fetch", *log)
     aborted_shown.reading(
         "told-for-another-producer",
         "a listed aborted transaction is of a producer without batches in the fetch",
         *ended(COMMIT, 0),
         aborted=[(OTHER, 0)],
-        roles=CONSUMER,
     )
     aborted_shown.reading(
         "told-from-later-offset",
@@ -196,16 +193,14 @@ def _aborted_lists(made: Stream) -> None:
         Part(txn(0)),
         *ended(COMMIT, 2, 2),
         aborted=[(PRODUCER, 5)],
-        roles=CONSUMER,
     )
-    made.reading(
+    of_consumer.reading(
         "told-from-inside-a-batch",
         "the listed first offset is inside a batch; the whole batch is filtered out",
         Part(txn(0)),
         dropped(txn(2, 2, 3)),
         ending(ABORT, 5),
         aborted=[(PRODUCER, 4)],
-        roles=CONSUMER,
     )
     aborted_shown.reading(
         "told-from-before-the-fetch",
@@ -213,10 +208,9 @@ def _aborted_lists(made: Stream) -> None:
         *ended(ABORT, 100, 40),
         *ended(COMMIT, 103, 42),
         aborted=[(PRODUCER, 17)],
-        roles=CONSUMER,
         fetch_offset=100,
     )
-    made.reading(
+    of_consumer.reading(
         "told-but-committed",
         "only an abort marker ends a listed aborted transaction; a commit marker does not",
         dropped(txn(0)),
@@ -224,14 +218,12 @@ def _aborted_lists(made: Stream) -> None:
         *ended(ABORT, 3, 2),
         Part(txn(6, 4)),
         aborted=[(PRODUCER, 0)],
-        roles=CONSUMER,
     )
-    made.reading(
+    of_consumer.reading(
         "told-nothing",
         "no aborted transaction is listed; an abort marker alone filters nothing",
         Part(txn(0)),
         ending(ABORT, 2),
-        roles=CONSUMER,
         aborted=(),
     )
 
