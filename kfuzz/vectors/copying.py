@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from kfuzz import __version__
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
@@ -37,6 +35,7 @@ from kfuzz.vectors.model import (
     vectors_of,
 )
 from kfuzz.vectors.packaged import VECTORS_FILE, package_files, vectors_file
+from kfuzz.vectors.pages import rendered
 
 FORMAT = "kfuzz-copy/1"
 MANIFEST_FILE = "manifest.json"
@@ -47,7 +46,6 @@ BOMBS_DIRECTORY = "bombs"
 PACKAGES = (("packages/go", "go"), ("packages/npm", "javascript"))
 # A package's tests of itself need vectors that a copy may not have.
 OWN_TESTS = (".test.mjs", "_test.go")
-TEMPLATE = Path(__file__).with_name("copied.md.j2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ def copy(
     chosen = _chosen(source, globs)
     made = dict(_files(source, chosen, bombs))
     report = _report(target, suite_version(source), chosen, made)
-    made[README_FILE] = _readme(report, bombs).encode()
+    made[README_FILE] = rendered("copied.md.j2", report=report, bombs=bombs, version=__version__).encode()
     earlier = _earlier(target)
     _clear_of_files(target, made)
     for name in earlier:
@@ -181,12 +179,6 @@ def _report(target: Path, version: str | None, chosen: Documents, made: Mapping[
 def _verdict(kind: str, vector: Mapping[str, Any]) -> str:
     expect = vector["expect"]
     return str(next(expect[role]["verdict"] for role in KINDS[kind].roles if role in expect))
-
-
-def _readme(report: Copied, bombs: bool) -> str:
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(read_bytes(TEMPLATE).decode())
-    return template.render(report=report, bombs=bombs, version=__version__) + "\n"
 
 
 def _manifest(report: Copied, chosen: Documents, made: Mapping[str, bytes]) -> bytes:

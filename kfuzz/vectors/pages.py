@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.findings import Code
@@ -30,6 +31,7 @@ SUMMARY_PAGE = "coverage.md"
 # How many ids a cell of the tables shows; it gives only the number of the others.
 SHOWN = 3
 SHOWN_TESTS = 2
+VERDICT_COLUMNS = ("valid", "acceptable", "invalid", "step by step")
 
 
 def stale(root: Path, measured: Coverage | None = None) -> list[str]:
@@ -100,141 +102,88 @@ def _vectors(coverage: Coverage, one: Statement) -> list[str]:
     return sorted({vector for name in one.requirements for vector in coverage.about.get(name, ())})
 
 
-def _by_reason(coverage: Coverage, statements: Iterable[Statement]) -> Mapping[str, Sequence[Statement]]:
-    found: defaultdict[str, list[Statement]] = defaultdict(list)
-    for one in statements:
-        found["; ".join(one.reasons(coverage.requirements))].append(one)
-    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
-
-
 # --- the summary ----------------------------------------------------------------------------------------------------
+
+
+COUNTED = ["statements", "requirements", "vectors", "tests", "not checked"]
 
 
 def summary(coverage: Coverage) -> str:
     """The committed page."""
-    parts = [SUMMARY]
-    if coverage.statements:
-        parts += [_documents(coverage), _not_covered(coverage)]
-    parts += [_vectors_of_kinds(coverage), _groups(coverage)]
-    if coverage.statements:
-        parts.append(_sections(coverage))
-    parts.append(
-        """## More
-
-`make docs` makes these pages:
-
-| page | contents |
-| --- | --- |
-| `out/site/statements.html` | each statement of the documents, with the vectors and tests that check it |
-| `out/site/coverage/requirements.html` | each requirement, with the vectors that obey it or break it |
-| `out/site/coverage/findings.html` | each finding of kfuzz, with the vectors that expect it |
-| `out/site/coverage/kafka-tests.html` | the kinds of cases in Apache Kafka's own tests |
-| `out/site/coverage/incidents.html` | public reports of readers that failed |
-
-They come from the suite and three tables: `vectors/requirements.json`, `vectors/statements.json` and
-`vectors/coverage.json`. `kfuzz vectors build` writes this page from the same tables.
-"""
-    )
-    return "\n".join(parts)
-
-
-SUMMARY = """# What the golden suite covers
-
-You want to know what the golden suite checks, and what it leaves out. The tables below count it. Each id names its
-subject, so list the vectors of a subject with a glob:
-
-```console
-$ kfuzz vectors list "records/v2/header/crc-of-*"
-invalid    records/v2/header/crc-of-ieee-polynomial  …
-invalid    records/v2/header/crc-of-length-behind  …
-invalid    records/v2/header/crc-of-records-only  …
-invalid    records/v2/header/crc-of-whole-batch  …
-4 vectors: 4 invalid
-```
-
-`kfuzz vectors lint` fails if nothing checks a statement, a requirement or a finding and no reason is given.
-"""
-STATEMENTS = """# What the documents say, and what checks it
-
-You want to know which vectors or tests check a sentence of the documents. Search this page for its first words. The
-last column names the first vector:
-
-```console
-$ kfuzz vectors list records/v2/header/crc-outside-fields-changed
-valid      records/v2/header/crc-outside-fields-changed  …
-1 vector: 1 valid
-```
-
-A statement is a sentence, a row or a line of a document that says something about bytes or behaviour.
-
-- The numbers follow the order in the document.
-- The quote is the start of the statement, at most ten words.
-- [coverage/requirements.md](coverage/requirements.md) explains the requirements.
-- [coverage.md](coverage.md) counts the statements.
-
-`vectors/statements.json` holds the table, and `make docs` makes this page. `kfuzz vectors lint` fails if a statement
-has no requirement with vectors or tests, no test of its own, and no reason.
-"""
-COUNTED = ["statements", "requirements", "vectors", "tests", "not checked"]
-
-
-def _documents(coverage: Coverage) -> str:
-    whole = _checked(coverage, coverage.statements)
-    rows = [
-        [number, title, *_checked(coverage, [one for one in coverage.statements if one.document == number]).cells]
-        for number, title in coverage.documents.items()
-        if any(one.document == number for one in coverage.statements)
-    ]
-    total, left = len(whole.statements), len(whole.unchecked)
-    about = f"""kfuzz implements {len(rows)} documents. They make {total} statements.
-
-* Vectors or tests check **{total - left}** of them.
-* Nothing checks **{left}** of them, for the reasons [below](#what-is-not-covered).
-"""
-    return f"{about}\n{_rows(['', 'document', *COUNTED], [*rows, ['', 'all', *whole.cells]])}\n"
-
-
-def _not_covered(coverage: Coverage) -> str:
     unchecked = _checked(coverage, coverage.statements).unchecked
+    vectors = len(coverage.vectors)
+    documents = _documents(coverage)
+    return rendered(
+        "coverage.md.j2",
+        documents=len(documents) - 1,
+        statements=len(coverage.statements),
+        unchecked=len(unchecked),
+        noted=sum(bool(one.note) for one in coverage.statements),
+        vectors=vectors,
+        share=(vectors - sum(map(is_plainly_valid, coverage.vectors))) * 100 // vectors,
+        document_table=_rows(["", "document", *COUNTED], documents),
+        reason_table=_rows(["reason", "statements", "their numbers"], _reasons(coverage, unchecked)),
+        kind_table=_rows(["kind", "judged by", "vectors", *VERDICT_COLUMNS], _kinds(coverage)),
+        requirement_table=_rows(
+            ["ids", "about", "requirements", "must", "should", "may", "vectors", "tests", "not checked"],
+            _groups(coverage),
+        ),
+        section_table=_rows(["document", "section", *COUNTED], _sections(coverage)),
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """The text of a template beside this module, with these values."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    text = read_bytes(Path(__file__).with_name(template)).decode()
+    return environment.from_string(text).render(values)
+
+
+def _documents(coverage: Coverage) -> list[list[str]]:
     rows = [
-        [reason, str(len(ones)), ", ".join(one.id for one in ones)]
-        for reason, ones in _by_reason(coverage, unchecked).items()
+        [number, title, *_checked(coverage, of_document).cells]
+        for number, title in coverage.documents.items()
+        if (of_document := _of_document(coverage, number))
     ]
-    noted = sum(bool(one.note) for one in coverage.statements)
-    return f"""## What is not covered
-
-{_rows(["reason", "statements", "their numbers"], rows)}
-
-{noted} statements have a note in `out/site/statements.html`, which `make docs` makes. It says that another document or
-Apache Kafka decides, or that kfuzz differs. [vectors.md](vectors.md#what-the-vectors-do-not-cover) lists the rules that
-only tests check.
-"""
+    return [*rows, ["", "all", *_checked(coverage, coverage.statements).cells]]
 
 
-def _vectors_of_kinds(coverage: Coverage) -> str:
+def _of_document(coverage: Coverage, number: str) -> list[Statement]:
+    return [one for one in coverage.statements if one.document == number]
+
+
+def _reasons(coverage: Coverage, unchecked: Iterable[Statement]) -> list[list[str]]:
+    """The reasons why nothing checks statements, the most frequent first."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for one in unchecked:
+        found["; ".join(one.reasons(coverage.requirements))].append(one.id)
+    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [[reason, str(len(ids)), ", ".join(ids)] for reason, ids in ordered]
+
+
+def _kinds(coverage: Coverage) -> list[list[str]]:
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for vector in coverage.vectors:
         # A stream has a verdict for each step, not for the whole.
         role = KINDS[vector.kind].roles[0]
         counts[vector.kind][vector.expect[role]["verdict"] if not vector.steps else "step by step"] += 1
-    verdicts = ("valid", "acceptable", "invalid", "step by step")
-    rows = [
-        [kind, KINDS[kind].roles[0], str(counts[kind].total()), *(str(counts[kind][verdict]) for verdict in verdicts)]
+    return [
+        [
+            kind,
+            KINDS[kind].roles[0],
+            str(counts[kind].total()),
+            *(str(counts[kind][verdict]) for verdict in VERDICT_COLUMNS),
+        ]
         for kind in KINDS
         if counts[kind]
     ]
-    total = len(coverage.vectors)
-    plain = sum(map(is_plainly_valid, coverage.vectors))
-    share = (total - plain) * 100 // total
-    return f"""## The vectors
-
-There are {total} vectors. {share} % of them are acceptable or invalid in at least one role or step.
-
-{_rows(["kind", "judged by", "vectors", *verdicts], rows)}
-"""
 
 
-def _groups(coverage: Coverage) -> str:
+def _groups(coverage: Coverage) -> list[list[str]]:
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for name in coverage.requirements:
         groups[name.partition("-")[0]].append(name)
@@ -244,18 +193,9 @@ def _groups(coverage: Coverage) -> str:
         tests = {test for name in names for test in coverage.requirements[name].get("tested", ())}
         levels = Counter(coverage.requirements[name]["level"] for name in names)
         unchecked = [name for name in names if coverage.requirements[name]["check"] == "none"]
-        rows.append(
-            [
-                f"{group}-*",
-                GROUPS.get(group, ""),
-                *(str(count) for count in (len(names), levels["must"], levels["should"], levels["may"])),
-                str(len(vectors)),
-                str(len(tests)),
-                ", ".join(unchecked),
-            ]
-        )
-    columns = ["ids", "about", "requirements", "must", "should", "may", "vectors", "tests", "not checked"]
-    return f"## Requirements\n\n{_rows(columns, rows)}\n"
+        counts = (len(names), levels["must"], levels["should"], levels["may"], len(vectors), len(tests))
+        rows.append([f"{group}-*", GROUPS.get(group, ""), *map(str, counts), ", ".join(unchecked)])
+    return rows
 
 
 GROUPS = {
@@ -274,31 +214,27 @@ GROUPS = {
 }
 
 
-def _sections(coverage: Coverage) -> str:
+def _sections(coverage: Coverage) -> list[list[str]]:
     sections: defaultdict[tuple[str, str], list[Statement]] = defaultdict(list)
     for one in coverage.statements:
         sections[one.document, one.section].append(one)
-    rows = [
+    return [
         [document, section, *_checked(coverage, statements).cells]
         for (document, section), statements in sections.items()
     ]
-    return f"## By section\n\n{_rows(['document', 'section', *COUNTED], rows)}\n"
 
 
 # --- statements -----------------------------------------------------------------------------------------------------
 
 
 def _statements(coverage: Coverage) -> str:
-    parts = [STATEMENTS]
-    for number, title in coverage.documents.items():
-        statements = [one for one in coverage.statements if one.document == number]
-        if statements:
-            rows = [list(_statement(coverage, one)) for one in statements]
-            parts.append(
-                f"## Document {number}: {title}\n\n"
-                f"{_rows(['number', 'where', 'begins', 'requirements', 'checked by'], rows)}\n"
-            )
-    return "\n".join(parts)
+    columns = ["number", "where", "begins", "requirements", "checked by"]
+    tables = {
+        f"Document {number}: {title}": _rows(columns, [list(_statement(coverage, one)) for one in statements])
+        for number, title in coverage.documents.items()
+        if (statements := _of_document(coverage, number))
+    }
+    return rendered("statements.md.j2", tables=tables)
 
 
 def _statement(coverage: Coverage, one: Statement) -> Iterator[str]:

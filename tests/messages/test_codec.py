@@ -14,35 +14,35 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from defined import field, message_of, struct
 from release_counts import COUNTS
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.kafka import KAFKA_3, LATEST
-from kfuzz.messages import Definition, parse_definition
+from kfuzz.messages import Definition
 from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
 from kfuzz.messages.codec import CODES, check, decode, encode, read, size
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import Keyed, schema
 
-OF_ALL = parse_definition(
-    """{ "name": "OfAllData", "type": "data", "validVersions": "0-2", "flexibleVersions": "1+", "fields": [
-  { "name": "Flag", "type": "bool", "versions": "0+" },
-  { "name": "Tiny", "type": "int8", "versions": "0+" },
-  { "name": "Port", "type": "uint16", "versions": "0+" },
-  { "name": "Large", "type": "uint32", "versions": "0+" },
-  { "name": "Share", "type": "float64", "versions": "0+" },
-  { "name": "Id", "type": "uuid", "versions": "0+" },
-  { "name": "Text", "type": "string", "versions": "0+", "nullableVersions": "0+" },
-  { "name": "Data", "type": "bytes", "versions": "0+" },
-  { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [
-    { "name": "Name", "type": "string", "versions": "0+", "mapKey": true },
-    { "name": "Size", "type": "int64", "versions": "0+" } ]},
-  { "name": "Maybe", "type": "Other", "versions": "2+", "nullableVersions": "2+", "default": "null", "fields": [
-    { "name": "Number", "type": "int32", "versions": "2+" } ]},
-  { "name": "Late", "type": "int16", "versions": "1+", "tag": 0, "taggedVersions": "1+", "default": "7" },
-  { "name": "Later", "type": "[]int32", "versions": "2+", "tag": 1, "taggedVersions": "2+", "ignorable": true }
-]}"""
+NUMBER = field("Number", "int32", "2+")
+OF_ALL = message_of(
+    field("Flag", "bool"),
+    field("Tiny", "int8"),
+    field("Port", "uint16"),
+    field("Large", "uint32"),
+    field("Share", "float64"),
+    field("Id", "uuid"),
+    field("Text", "string", nullableVersions="0+"),
+    field("Data", "bytes"),
+    field("Parts", "[]Part", fields=[field("Name", "string", mapKey=True), field("Size", "int64")]),
+    field("Maybe", "Other", "2+", nullableVersions="2+", default="null", fields=[NUMBER]),
+    field("Late", "int16", "1+", tag=0, default="7"),
+    field("Later", "[]int32", "2+", tag=1, ignorable=True),
+    name="OfAllData",
+    versions="0-2",
+    flexible="1+",
 )
 VALUES: dict[str, Any] = {
     "flag": True,
@@ -138,12 +138,7 @@ def test_the_same_seed_makes_the_same_values_and_others_do_not() -> None:
 
 
 def test_values_of_a_struct_that_holds_arrays_of_itself_have_an_end() -> None:
-    definition = parse_definition(
-        """{ "name": "TreeData", "type": "data", "validVersions": "0", "flexibleVersions": "none",
-        "fields": [{ "name": "Root", "type": "Node", "versions": "0+" }],
-        "commonStructs": [{ "name": "Node", "versions": "0+", "fields": [
-            { "name": "Children", "type": "[]Node", "versions": "0+" } ]}]}"""
-    )
+    definition = message_of(field("Root", "Node"), structs=[struct("Node", field("Children", "[]Node"))])
 
     def depth(node: dict[str, Any]) -> int:
         return 1 + max(map(depth, node["children"]), default=0)
@@ -292,10 +287,7 @@ def test_a_version_without_tags_takes_an_empty_list_of_them() -> None:
 
 @pytest.mark.parametrize(("share", "says"), [(0, None), (0.0, None), (1, "share is 1, and version 0 has no place")])
 def test_an_int_may_be_the_default_of_a_float_that_a_version_lacks(share: float, says: str | None) -> None:
-    definition = parse_definition(
-        """{ "name": "LaterData", "type": "data", "validVersions": "0-1", "flexibleVersions": "none", "fields": [
-        { "name": "Share", "type": "float64", "versions": "1+" } ]}"""
-    )
+    definition = message_of(field("Share", "float64", "1+"), versions="0-1")
     if says is None:
         assert encode(definition, 0, {"share": share}) == b""
     else:
@@ -305,15 +297,8 @@ def test_an_int_may_be_the_default_of_a_float_that_a_version_lacks(share: float,
 
 def test_structs_that_are_nested_too_deep_are_refused() -> None:
     """kfuzz's own definitions are not nested so deep; anyone's may be."""
-
-    def inside(kind: str) -> list[dict[str, Any]]:
-        return [{"name": "Inner", "type": kind, "versions": "0+"}]
-
-    structs = [
-        {"name": f"Struct{i}", "versions": "0+", "fields": inside(f"Struct{i - 1}" if i else "bool")} for i in range(70)
-    ]
-    head = {"name": "DeepData", "type": "data", "validVersions": "0", "flexibleVersions": "none"}
-    definition = parse_definition(json.dumps(head | {"fields": inside("Struct69"), "commonStructs": structs}))
+    structs = [struct(f"Struct{i}", field("Inner", f"Struct{i - 1}" if i else "bool")) for i in range(70)]
+    definition = message_of(field("Inner", "Struct69"), structs=structs)
     [finding] = check(definition, 0, b"\x01").findings
     assert finding.code == "nested-too-deep"
 
@@ -327,15 +312,12 @@ def test_a_flag_that_changes_what_a_request_means_is_not_lost_in_an_older_versio
 
 def test_a_field_that_is_not_given_has_the_default_of_its_type() -> None:
     types = ("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "string", "uuid", "bytes")
-    fields = [f'{{ "name": "Of{number}", "type": "{name}", "versions": "0+" }}' for number, name in enumerate(types)]
-    definition = parse_definition(
-        """{ "name": "DefaultsData", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
-        { "name": "Numbers", "type": "[]int32", "versions": "0+" },
-        { "name": "Batch", "type": "records", "versions": "0+", "nullableVersions": "0+" },
-        { "name": "Own", "type": "bool", "versions": "0+", "default": "true" },
-        { "name": "Hours", "type": "int8", "versions": "0+", "default": "0x18" }, """
-        + ", ".join(fields)
-        + "]}"
+    definition = message_of(
+        field("Numbers", "[]int32"),
+        field("Batch", "records", nullableVersions="0+"),
+        field("Own", "bool", default="true"),
+        field("Hours", "int8", default="0x18"),
+        *[field(f"Of{number}", name) for number, name in enumerate(types)],
     )
     expected = dict.fromkeys((f"of{number}" for number in range(len(types))), 0) | {
         "numbers": [], "batch": None, "own": True, "hours": 24,
@@ -347,12 +329,8 @@ def test_a_field_that_is_not_given_has_the_default_of_its_type() -> None:
 
 
 def test_a_field_is_in_the_versions_that_it_names_and_in_no_other() -> None:
-    definition = parse_definition(
-        """{ "name": "LaterData", "type": "data", "validVersions": "0-4", "flexibleVersions": "none", "fields": [
-        { "name": "Always", "type": "int8", "versions": "0+" },
-        { "name": "Added", "type": "int8", "versions": "3+" },
-        { "name": "Removed", "type": "int8", "versions": "0-2" } ]}"""
-    )
+    fields = field("Always", "int8"), field("Added", "int8", "3+"), field("Removed", "int8", "0-2")
+    definition = message_of(*fields, versions="0-4")
     found = [list(decode(definition, version, encode(definition, version, {}))) for version in range(5)]
     assert found == [["always", "removed"]] * 3 + [["always", "added"]] * 2
 
@@ -474,14 +452,8 @@ def test_elements_with_map_keys_are_copied_and_pickled_whole() -> None:
 @pytest.mark.parametrize("tagged", [False, True])
 def test_a_dict_of_any_size_has_its_names_in_the_definitions_order(count: int, tagged: bool) -> None:
     names = [f"Field{i * 5 % 8}" for i in range(count)]
-    fields = [f'{{ "name": "{name}", "type": "int32", "versions": "0+" }}' for name in names]
-    if tagged:
-        fields.insert(0, '{ "name": "Late", "type": "int8", "versions": "0+", "tag": 0, "taggedVersions": "0+" }')
-    definition = parse_definition(
-        '{ "name": "SomeData", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": ['
-        + ", ".join(fields)
-        + "]}"
-    )
+    late_field = [field("Late", "int8", tag=0)] if tagged else []
+    definition = message_of(*late_field, *[field(name, "int32") for name in names], flexible="0+")
     values = {f"field{name[5:]}": number for number, name in enumerate(names)}
     for late in (0, 3) if tagged else (None,):
         expected = values if late is None else values | {"late": late}
@@ -533,9 +505,9 @@ def test_the_collector_is_left_as_it_was_and_sees_what_holds_others() -> None:
 
 def test_numbers_in_a_row_are_checked_one_by_one_where_they_are_cut() -> None:
     data = bytes.fromhex(NEW)
-    for end, field in ((1, "tiny"), (2, "port"), (5, "large"), (6, "large"), (15, "share"), (16, "id"), (31, "id")):
+    for end, name in ((1, "tiny"), (2, "port"), (5, "large"), (6, "large"), (15, "share"), (16, "id"), (31, "id")):
         (finding,) = check(OF_ALL, 1, data[:end]).findings
-        assert (finding.code, finding.path) == ("message-cut", f"OfAllData.{field}")
+        assert (finding.code, finding.path) == ("message-cut", f"OfAllData.{name}")
 
 
 def test_an_array_of_numbers_is_checked_up_to_the_one_that_is_cut() -> None:

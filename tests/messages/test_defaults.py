@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from conftest import releases
+from defined import field, message_of
 from testee_driver import RunningTestee, running
 
 from kfuzz.errors import EncodeError
-from kfuzz.messages import Definition, Field, parse_definition
+from kfuzz.messages import Definition, Field
 from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
 from kfuzz.messages.codec import StructValue, decode, encode, read
 from kfuzz.messages.jsonform import to_json, uuid_text
@@ -19,45 +20,47 @@ from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import Keyed
 
 # Version 0 has one field, version 1 all others, and version 2 all others again, most of them tagged.
-LATER = parse_definition(
-    """{ "name": "Later", "type": "data", "validVersions": "0-2", "flexibleVersions": "2+", "fields": [
-  { "name": "Old", "type": "int32", "versions": "0", "default": "-1" },
-  { "name": "Flag", "type": "bool", "versions": "1+", "default": "true" },
-  { "name": "Plain", "type": "bool", "versions": "1+" },
-  { "name": "Tiny", "type": "int8", "versions": "1+", "default": "-0x80" },
-  { "name": "Short", "type": "int16", "versions": "1+", "default": "010" },
-  { "name": "Port", "type": "uint16", "versions": "1+", "default": "0xffff" },
-  { "name": "Number", "type": "int32", "versions": "1+" },
-  { "name": "Large", "type": "uint32", "versions": "1+", "default": "4294967295" },
-  { "name": "Long", "type": "int64", "versions": "1+", "default": "-9223372036854775808" },
-  { "name": "Share", "type": "float64", "versions": "1+" },
-  { "name": "Half", "type": "float64", "versions": "1+", "default": "0.5" },
-  { "name": "Id", "type": "uuid", "versions": "1+" },
-  { "name": "Text", "type": "string", "versions": "1+" },
-  { "name": "Word", "type": "string", "versions": "1+", "default": "word" },
-  { "name": "NoText", "type": "string", "versions": "1+", "nullableVersions": "1+", "default": "null" },
-  { "name": "SomeText", "type": "string", "versions": "1+", "nullableVersions": "1+" },
-  { "name": "Data", "type": "bytes", "versions": "1+", "zeroCopy": true },
-  { "name": "NoData", "type": "bytes", "versions": "1+", "nullableVersions": "1+", "default": "null" },
-  { "name": "Batches", "type": "records", "versions": "1+", "nullableVersions": "1+" },
-  { "name": "Numbers", "type": "[]int32", "versions": "1+" },
-  { "name": "NoNumbers", "type": "[]int32", "versions": "1+", "nullableVersions": "1+", "default": "null" },
-  { "name": "Parts", "type": "[]Part", "versions": "1+", "fields": [
-    { "name": "Name", "type": "string", "versions": "1+", "mapKey": true } ]},
-  { "name": "Leader", "type": "Node", "versions": "1+", "fields": [
-    { "name": "Id", "type": "int32", "versions": "1+", "default": "-1" },
-    { "name": "Rack", "type": "Rack", "versions": "2+", "ignorable": true, "fields": [
-      { "name": "Name", "type": "string", "versions": "2+", "default": "none" } ]},
-    { "name": "Names", "type": "[]string", "versions": "1+" } ]},
-  { "name": "NoNode", "type": "Node2", "versions": "1+", "nullableVersions": "1+", "default": "null", "fields": [
-    { "name": "Id", "type": "int32", "versions": "1+" } ]},
-  { "name": "Maybe", "type": "Node3", "versions": "1+", "nullableVersions": "1+", "fields": [
-    { "name": "Id", "type": "int32", "versions": "1+", "default": "5" } ]},
-  { "name": "Tagged", "type": "Held", "versions": "2+", "tag": 0, "taggedVersions": "2+", "fields": [
-    { "name": "Gone", "type": "int16", "versions": "0-1", "default": "3" },
-    { "name": "Elements", "type": "[]Part2", "versions": "2+", "fields": [
-      { "name": "Key", "type": "int32", "versions": "2+", "mapKey": true } ]} ]}
-]}"""
+PART = [field("Name", "string", "1+", mapKey=True)]
+RACK = [field("Name", "string", "2+", default="none")]
+NODE = [
+    field("Id", "int32", "1+", default="-1"),
+    field("Rack", "Rack", "2+", ignorable=True, fields=RACK),
+    field("Names", "[]string", "1+"),
+]
+HELD = [
+    field("Gone", "int16", "0-1", default="3"),
+    field("Elements", "[]Part2", "2+", fields=[field("Key", "int32", "2+", mapKey=True)]),
+]
+LATER = message_of(
+    field("Old", "int32", "0", default="-1"),
+    field("Flag", "bool", "1+", default="true"),
+    field("Plain", "bool", "1+"),
+    field("Tiny", "int8", "1+", default="-0x80"),
+    field("Short", "int16", "1+", default="010"),
+    field("Port", "uint16", "1+", default="0xffff"),
+    field("Number", "int32", "1+"),
+    field("Large", "uint32", "1+", default="4294967295"),
+    field("Long", "int64", "1+", default="-9223372036854775808"),
+    field("Share", "float64", "1+"),
+    field("Half", "float64", "1+", default="0.5"),
+    field("Id", "uuid", "1+"),
+    field("Text", "string", "1+"),
+    field("Word", "string", "1+", default="word"),
+    field("NoText", "string", "1+", nullableVersions="1+", default="null"),
+    field("SomeText", "string", "1+", nullableVersions="1+"),
+    field("Data", "bytes", "1+", zeroCopy=True),
+    field("NoData", "bytes", "1+", nullableVersions="1+", default="null"),
+    field("Batches", "records", "1+", nullableVersions="1+"),
+    field("Numbers", "[]int32", "1+"),
+    field("NoNumbers", "[]int32", "1+", nullableVersions="1+", default="null"),
+    field("Parts", "[]Part", "1+", fields=PART),
+    field("Leader", "Node", "1+", fields=NODE),
+    field("NoNode", "Node2", "1+", nullableVersions="1+", default="null", fields=[field("Id", "int32", "1+")]),
+    field("Maybe", "Node3", "1+", nullableVersions="1+", fields=[field("Id", "int32", "1+", default="5")]),
+    field("Tagged", "Held", "2+", tag=0, fields=HELD),
+    name="Later",
+    versions="0-2",
+    flexible="2+",
 )
 DEFAULTS: dict[str, Any] = {
     "flag": True,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from defined import field, message_of
 
 from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3, LATEST
@@ -211,32 +212,23 @@ def test_a_version_that_was_unstable_was_not_released() -> None:
 
 
 def test_a_struct_that_holds_itself_is_compared_once() -> None:
-    text = """{ "name": "Tree", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
-      { "name": "Nodes", "type": "[]Node", "versions": "0+", "fields": [
-        { "name": "Size", "type": "int8", "versions": "0+" },
-        { "name": "Inner", "type": "[]Node", "versions": "0+" } ]} ]}"""
-    found = compare(parse_definition(text), parse_definition(text.replace("int8", "int16")))
-    assert codes(found) == ["Nodes.Size type-changed"]
+    def tree(size: str) -> Definition:
+        return message_of(field("Nodes", "[]Node", fields=[field("Size", size), field("Inner", "[]Node")]))
+
+    assert codes(compare(tree("int8"), tree("int16"))) == ["Nodes.Size type-changed"]
 
 
 def test_an_array_of_structs_with_a_text_that_may_be_null_is_another_array() -> None:
-    text = """{ "name": "Names", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
-      { "name": "Names", "type": "TYPE", "versions": "0+" FIELDS } ]}"""
-    old = parse_definition(text.replace("TYPE", "[]string").replace("FIELDS", ""))
+    old = message_of(field("Names", "[]string"))
     for nullable, code in (("none", "array-of-structs"), ("0+", "type-changed")):
-        name = '{ "name": "Text", "type": "string", "versions": "0+", "nullableVersions": "%s" }'.replace(
-            "%s", nullable
-        )
-        new = parse_definition(text.replace("TYPE", "[]Name").replace("FIELDS", f', "fields": [{name}]'))
+        new = message_of(field("Names", "[]Name", fields=[field("Text", "string", nullableVersions=nullable)]))
         assert codes(compare(old, new)) == [f"Names {code}"]
 
 
 def test_an_array_of_structs_with_one_number_each_has_the_bytes_of_an_array_of_numbers() -> None:
-    text = """{ "name": "Numbers", "type": "data", "validVersions": "0-1", "flexibleVersions": "1+", "fields": [
-      { "name": "Numbers", "type": "TYPE", "versions": "0+" FIELDS } ]}"""
-    plain = parse_definition(text.replace("TYPE", "[]int32").replace("FIELDS", ""))
-    number = '{ "name": "Value", "type": "int32", "versions": "0+" }'
-    boxed = parse_definition(text.replace("TYPE", "[]Number").replace("FIELDS", f', "fields": [{number}]'))
+    versions = {"versions": "0-1", "flexible": "1+"}
+    plain = message_of(field("Numbers", "[]int32"), **versions)
+    boxed = message_of(field("Numbers", "[]Number", fields=[field("Value", "int32")]), **versions)
     numbers = [1, -1, 2**31 - 1]
     values = {"numbers": [{"value": number} for number in numbers]}
     assert encode(boxed, 0, values) == encode(plain, 0, {"numbers": numbers})
@@ -266,10 +258,8 @@ def test_fields_of_unstable_versions_may_change(before: str, after: str) -> None
 
 
 def test_a_field_that_is_tagged_in_later_versions_alone_is_missed_in_the_earlier() -> None:
-    text = """{ "name": "XRequest", "type": "request", "apiKey": 9, "validVersions": "0", "flexibleVersions": "1+",
-                "fields": [%s] }"""
-    old = text % '{ "name": "A", "type": "int8", "versions": "0+", "tag": 0, "taggedVersions": "1+" }'
-    assert codes(compare(parse_definition(old), parse_definition(text % ""))) == ["A released-version-changed"]
+    old = message_of(field("A", "int8", tag=0, taggedVersions="1+"), flexible="1+")
+    assert codes(compare(old, message_of(flexible="1+"))) == ["A released-version-changed"]
 
 
 def test_a_message_that_is_gone_is_lost_unless_it_has_another_name() -> None:

@@ -7,26 +7,26 @@ import math
 from typing import Any
 
 import pytest
+from defined import field, message_of
 
 from kfuzz.errors import UsageError
-from kfuzz.messages import parse_definition
 from kfuzz.messages.jsonform import from_json, to_json
 
-FORMS = parse_definition(
-    """{ "name": "FormData", "type": "data", "validVersions": "0-1", "flexibleVersions": "0+", "fields": [
-  { "name": "Flag", "type": "bool", "versions": "0+" },
-  { "name": "Number", "type": "int32", "versions": "0+" },
-  { "name": "Long", "type": "int64", "versions": "0+" },
-  { "name": "Share", "type": "float64", "versions": "0+" },
-  { "name": "Id", "type": "uuid", "versions": "0+" },
-  { "name": "Text", "type": "string", "versions": "0+", "nullableVersions": "0+" },
-  { "name": "Data", "type": "bytes", "versions": "0+", "nullableVersions": "0+" },
-  { "name": "Longs", "type": "[]int64", "versions": "0+" },
-  { "name": "Part", "type": "Part", "versions": "0+", "nullableVersions": "0+", "default": "null", "fields": [
-    { "name": "Name", "type": "string", "versions": "0+" } ]},
-  { "name": "Parts", "type": "[]Part2", "versions": "1+", "fields": [
-    { "name": "Name", "type": "string", "versions": "1+" } ]}
-]}"""
+NAMED = [field("Name", "string")]
+FORMS = message_of(
+    field("Flag", "bool"),
+    field("Number", "int32"),
+    field("Long", "int64"),
+    field("Share", "float64"),
+    field("Id", "uuid"),
+    field("Text", "string", nullableVersions="0+"),
+    field("Data", "bytes", nullableVersions="0+"),
+    field("Longs", "[]int64"),
+    field("Part", "Part", nullableVersions="0+", default="null", fields=NAMED),
+    field("Parts", "[]Part2", "1+", fields=NAMED),
+    name="FormData",
+    versions="0-1",
+    flexible="0+",
 )
 
 

@@ -9,9 +9,9 @@ import weakref
 from typing import Any
 
 import pytest
+from defined import field, message_of
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
-from kfuzz.messages import parse_definition
 from kfuzz.messages.catalogues import CARRIED, catalogue
 from kfuzz.messages.codec import StructValue, decode, encode, size
 from kfuzz.messages.jsonform import to_json
@@ -95,11 +95,7 @@ def test_equal_is_who_has_the_same_names_and_values() -> None:
     assert partition.currentLeader == one.responses[0].partitions[1].currentLeader
     assert one != one.to_dict()
     # Each schema has its own types. Values of different types are equal if names and values are equal.
-    other = parse_definition(
-        """{ "name": "Other", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
-        { "name": "leaderId", "type": "int32", "versions": "0+" },
-        { "name": "leaderEpoch", "type": "int32", "versions": "0+" } ]}"""
-    )
+    other = message_of(field("leaderId", "int32"), field("leaderEpoch", "int32"), flexible="0+")
     leader = decode(other, 0, encode(other, 0, {"leaderId": -1, "leaderEpoch": -1}), objects=True)
     assert leader == partition.currentLeader
 
@@ -195,14 +191,9 @@ NUMBERS = {"bool": (False, True), **INT_RANGES, "float64": (-1.7976931348623157e
 def numbers(flexible: str, tags: bool) -> Definition:
     fields = []
     for tag, kind in enumerate(reversed(NUMBERS)):
-        tagged = f', "tag": {tag}, "taggedVersions": "0+"' if tags else ""
-        fields.append(f'{{ "name": "{kind}Value", "type": "{kind}", "versions": "0+"{tagged} }}')
         # A field that is not a number lies between them.
-        fields.append(f'{{ "name": "{kind}Text", "type": "string", "versions": "0+" }}')
-    return parse_definition(
-        f"""{{ "name": "Numbers", "type": "data", "validVersions": "0", "flexibleVersions": "{flexible}",
-        "fields": [{", ".join(fields)}] }}"""
-    )
+        fields += [field(f"{kind}Value", kind, tag=tag if tags else None), field(f"{kind}Text", "string")]
+    return message_of(*fields, flexible=flexible)
 
 
 @pytest.mark.parametrize(("flexible", "tags"), [("none", False), ("0+", False), ("0+", True)])
@@ -242,12 +233,8 @@ def test_equal_numbers_have_not_always_the_same_bytes() -> None:
 
 
 def test_a_default_that_cannot_be_sent_is_the_same_as_in_dicts() -> None:
-    definition = parse_definition(
-        """{ "name": "Outer", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
-        { "name": "Blob", "type": "records", "versions": "0+", "tag": 0, "taggedVersions": "0+" },
-        { "name": "Inner", "type": "Inner", "versions": "0+", "tag": 1, "taggedVersions": "0+", "fields": [
-          { "name": "Blob", "type": "records", "versions": "0+" } ]} ]}"""
-    )
+    inner = field("Inner", "Inner", tag=1, fields=[field("Blob", "records")])
+    definition = message_of(field("Blob", "records", tag=0), inner, flexible="0+")
     data = encode(definition, 0, {})
     assert data == b"\0"
     found = decode(definition, 0, data, objects=True)
@@ -257,14 +244,10 @@ def test_a_default_that_cannot_be_sent_is_the_same_as_in_dicts() -> None:
 
 
 def test_a_default_is_a_struct_that_was_met_before() -> None:
-    definition = parse_definition(
-        """{ "name": "Outer", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
-        { "name": "Met", "type": "Inner", "versions": "0+", "fields": [
-          { "name": "Words", "type": "[]string", "versions": "0+" },
-          { "name": "Count", "type": "int64", "versions": "0+", "default": "-1" } ]},
-        { "name": "After", "type": "Other", "versions": "0+", "fields": [
-          { "name": "Number", "type": "int16", "versions": "0+" },
-          { "name": "Again", "type": "Inner", "versions": "0+", "tag": 0, "taggedVersions": "0+" } ]} ]}"""
+    definition = message_of(
+        field("Met", "Inner", fields=[field("Words", "[]string"), field("Count", "int64", default="-1")]),
+        field("After", "Other", fields=[field("Number", "int16"), field("Again", "Inner", tag=0)]),
+        flexible="0+",
     )
     found = decode(definition, 0, encode(definition, 0, {"met": {"count": 3}}), objects=True)
     assert repr(found.met) == "Inner(words=(), count=3)"
@@ -272,16 +255,12 @@ def test_a_default_is_a_struct_that_was_met_before() -> None:
 
 
 def test_a_default_holds_a_struct_that_was_met_before() -> None:
-    definition = parse_definition(
-        """{ "name": "Outer", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
-        { "name": "Met", "type": "Inner", "versions": "0+", "fields": [
-          { "name": "Words", "type": "[]string", "versions": "0+" },
-          { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [
-            { "name": "Name", "type": "string", "versions": "0+", "mapKey": true } ]},
-          { "name": "Count", "type": "int64", "versions": "0+", "default": "-1" } ]},
-        { "name": "After", "type": "Other", "versions": "0+", "fields": [
-          { "name": "Tagged", "type": "Holder", "versions": "0+", "tag": 0, "taggedVersions": "0+", "fields": [
-            { "name": "Held", "type": "Inner", "versions": "0+" } ]} ]} ]}"""
+    parts = field("Parts", "[]Part", fields=[field("Name", "string", mapKey=True)])
+    tagged = field("Tagged", "Holder", tag=0, fields=[field("Held", "Inner")])
+    definition = message_of(
+        field("Met", "Inner", fields=[field("Words", "[]string"), parts, field("Count", "int64", default="-1")]),
+        field("After", "Other", fields=[tagged]),
+        flexible="0+",
     )
     found = decode(definition, 0, encode(definition, 0, {}), objects=True)
     assert repr(found.after) == "Other(tagged=Holder(held=Inner(words=(), parts=(), count=-1)))"
@@ -303,10 +282,7 @@ def test_numbers_take_no_objects() -> None:
 
 
 def test_a_repeated_tag_leaves_the_last_one_and_nothing_behind() -> None:
-    definition = parse_definition(
-        """{ "name": "Tagged", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
-        { "name": "Text", "type": "string", "versions": "0+", "tag": 0, "taggedVersions": "0+" } ]}"""
-    )
+    definition = message_of(field("Text", "string", tag=0), flexible="0+")
     long = ["a" * 2000, "b" * 2000]
     data = bytes.fromhex("02") + b"".join(bytes.fromhex("00d20fd10f") + text.encode() for text in long)
     assert decode(definition, 0, data, objects=True).text == long[1]
@@ -320,11 +296,7 @@ def test_a_repeated_tag_leaves_the_last_one_and_nothing_behind() -> None:
 
 @pytest.mark.full
 def test_decoded_structs_are_freed_with_their_last_reference() -> None:
-    definition = parse_definition(
-        """{ "name": "Short", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
-        { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [
-          { "name": "Number", "type": "int32", "versions": "0+" } ]} ]}"""
-    )
+    definition = message_of(field("Parts", "[]Part", fields=[field("Number", "int32")]))
     data = encode(definition, 0, {"parts": [{"number": 1 << 20}] * 1000})
     value = decode(definition, 0, data, objects=True)
     kind = weakref.ref(type(value))

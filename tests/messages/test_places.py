@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
+from defined import field, message_of
 
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import encode
-from kfuzz.messages.language import parse_definition
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import schema
 from kfuzz.mutate.dice import Dice
@@ -66,23 +65,7 @@ def test_the_parts_of_a_flexible_request() -> None:
     ]
 
 
-TAGGED = {
-    "name": "Maybe",
-    "type": "data",
-    "validVersions": "0",
-    "flexibleVersions": "0+",
-    "fields": [
-        {
-            "name": "Place",
-            "type": "Where",
-            "versions": "0+",
-            "nullableVersions": "0+",
-            "taggedVersions": "0+",
-            "tag": 0,
-            "fields": [{"name": "X", "type": "int8", "versions": "0+"}],
-        }
-    ],
-}
+TAGGED = message_of(field("Place", "Where", tag=0, nullableVersions="0+", fields=[field("X", "int8")]), flexible="0+")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +81,7 @@ TAGGED = {
     ],
 )
 def test_a_varint_says_whether_a_tagged_struct_is_there(presence: str, found: dict[str, Any]) -> None:
-    program = schema(parse_definition(json.dumps(TAGGED)), 0)
+    program = schema(TAGGED, 0)
     value = bytes.fromhex(presence) + (b"\7\0" if found["place"] else b"")
     data = b"\1\0" + bytes((len(value),)) + value
     end, notes, values = program.decode(data)
@@ -114,7 +97,7 @@ def test_a_varint_says_whether_a_tagged_struct_is_there(presence: str, found: di
 
 @pytest.mark.parametrize("left", ["", "80"])
 def test_a_tagged_struct_that_is_cut_in_front_is_refused_alike(left: str) -> None:
-    program = schema(parse_definition(json.dumps(TAGGED)), 0)
+    program = schema(TAGGED, 0)
     data = b"\1\0" + bytes((len(left) // 2,)) + bytes.fromhex(left)
     end, notes = program.check(data)
     assert program.places(data)[:2] == (end, notes)

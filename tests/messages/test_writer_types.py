@@ -9,28 +9,26 @@ from enum import IntEnum
 from typing import Any
 
 import pytest
+from defined import field, message_of, struct
 
 from kfuzz.errors import EncodeError
-from kfuzz.messages import parse_definition
 from kfuzz.messages.codec import encode, size
 
-DEFINITION = parse_definition(
-    """{ "name": "Taken", "type": "data", "validVersions": "0-1", "flexibleVersions": "0+", "fields": [
-  { "name": "Tiny", "type": "int8", "versions": "0+" },
-  { "name": "Large", "type": "uint32", "versions": "0+" },
-  { "name": "Share", "type": "float64", "versions": "0+" },
-  { "name": "Id", "type": "uuid", "versions": "0+" },
-  { "name": "Data", "type": "bytes", "versions": "0+" },
-  { "name": "Batches", "type": "records", "versions": "0+", "nullableVersions": "0+" },
-  { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [
-    { "name": "Name", "type": "string", "versions": "0+" },
-    { "name": "Sizes", "type": "[]int32", "versions": "0+" } ]},
-  { "name": "Late", "type": "int16", "versions": "1+", "tag": 0, "taggedVersions": "1+", "default": "7" },
-  { "name": "Raw", "type": "bytes", "versions": "1+", "tag": 1, "taggedVersions": "1+" },
-  { "name": "Rate", "type": "float64", "versions": "1+", "tag": 2, "taggedVersions": "1+", "default": "1.0" },
-  { "name": "Inner", "type": "Inner", "versions": "1+", "tag": 3, "taggedVersions": "1+", "fields": [
-    { "name": "Number", "type": "int32", "versions": "1+", "default": "3" } ]}
-]}"""
+DEFINITION = message_of(
+    field("Tiny", "int8"),
+    field("Large", "uint32"),
+    field("Share", "float64"),
+    field("Id", "uuid"),
+    field("Data", "bytes"),
+    field("Batches", "records", nullableVersions="0+"),
+    field("Parts", "[]Part", fields=[field("Name", "string"), field("Sizes", "[]int32")]),
+    field("Late", "int16", "1+", tag=0, default="7"),
+    field("Raw", "bytes", "1+", tag=1),
+    field("Rate", "float64", "1+", tag=2, default="1.0"),
+    field("Inner", "Inner", "1+", tag=3, fields=[field("Number", "int32", "1+", default="3")]),
+    name="Taken",
+    versions="0-1",
+    flexible="0+",
 )
 
 
@@ -178,14 +176,8 @@ def test_a_message_that_is_written_while_another_one_is_leaves_it_alone() -> Non
 
 
 def test_structs_that_lie_deeper_than_a_reader_takes_are_refused() -> None:
-    nested = parse_definition(
-        """{ "name": "Nested", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
-  { "name": "Number", "type": "int32", "versions": "0+" },
-  { "name": "Children", "type": "[]Child", "versions": "0+" } ],
-  "commonStructs": [ { "name": "Child", "versions": "0+", "fields": [
-    { "name": "Number", "type": "int32", "versions": "0+" },
-    { "name": "Children", "type": "[]Child", "versions": "0+" } ]} ]}"""
-    )
+    fields = field("Number", "int32"), field("Children", "[]Child")
+    nested = message_of(*fields, flexible="0+", structs=[struct("Child", *fields)])
 
     def of(depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}

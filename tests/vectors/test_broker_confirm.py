@@ -79,16 +79,17 @@ def test_a_cell_holds_what_the_broker_says_now_and_nothing_older() -> None:
     names = [item["id"] for item in document["vectors"]]
     said = {names[0]: {"produce": "accepted", "recovery": "kept"}}
     readers = ("consumer", "broker", "log")
+
+    def of_readers(cells: list[Json]) -> list[Json]:
+        return [
+            {name: {role: said for role, said in cell.items() if role in readers} for name, cell in one.items()}
+            for one in cells
+        ]
+
     before = [{name: cell for name, cell in item["kafka"].items() if name in RELEASES} for item in document["vectors"]]
     document["vectors"][1]["kafka"]["4.3.1"] = {"produce": "fault", "error": "NONE", "recovery": "aborts"}
     after = [item["kafka"] for item in with_broker(document, BROKER_RELEASE, said)["vectors"]]
-    assert [
-        {name: {role: said for role, said in cell.items() if role in readers} for name, cell in one.items()}
-        for one in after
-    ] == [
-        {name: {role: said for role, said in cell.items() if role in readers} for name, cell in one.items()}
-        for one in before
-    ]
+    assert of_readers(after) == of_readers(before)
     told = [{name: said for name, said in one[BROKER_RELEASE].items() if name not in readers} for one in after]
     assert told == [said[names[0]], *[{}] * (len(names) - 1)]
 

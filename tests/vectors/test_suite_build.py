@@ -56,6 +56,12 @@ def test_every_vector_of_the_suite_has_a_recipe_or_was_kept_and_every_file_has_a
     }
 
 
+def test_every_flag_is_explained_and_every_explained_one_is_used() -> None:
+    themes = all_themes()
+    used = {flag for theme in themes for recipe in theme.recipes for flag in recipe.document["flags"]}
+    assert {name for theme in themes for name in theme.flags} - {theme.path for theme in themes} == used
+
+
 def item(document: dict[str, Any], slug: str) -> dict[str, Any]:
     return next(vector for vector in document["vectors"] if vector["id"].endswith(f"/{slug}"))
 

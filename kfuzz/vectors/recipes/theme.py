@@ -13,9 +13,11 @@ A theme does not hold Apache Kafka's answers: ``kfuzz vectors build --confirm`` 
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cache, wraps
+from pathlib import Path
 from typing import Any, Self
 
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
@@ -103,6 +105,11 @@ class Recipe:
         return {**self.document, **content, "kafka": kafka}
 
 
+@cache
+def _known_flags() -> Json:
+    return tomllib.loads(Path(__file__).with_name("flags.toml").read_text(encoding="utf-8"))
+
+
 def adding(add: Callable[..., None]) -> Callable[..., None]:
     """A method that adds a vector, with the theme's options instead of those that its caller does not give."""
 
@@ -123,29 +130,21 @@ class Theme:
     path: str
     about: str
     kind: str = "records"
-    flags: dict[str, Json] = field(default_factory=dict)
     recipes: list[Recipe] = field(default_factory=list)
     options: Json = field(default_factory=dict)
+
+    @property
+    def flags(self) -> Json:
+        """All flags by name, in the words that this file has for them."""
+        flags = _known_flags()
+        return {**flags, **flags.get(self.path, {})}
 
     def having(self, **options: Any) -> Self:
         """The same theme, for vectors with these options."""
         return replace(self, options={**self.options, **options})
 
-    def flag(
-        self,
-        name: str,
-        bug_type: str,
-        description: str,
-        effect: str,
-        *,
-        links: Sequence[str] = (),
-        cves: Sequence[str] = (),
-        **options: Any,
-    ) -> Self:
-        """Explain a flag once for the file. Returns the theme for vectors with this flag and ``options``."""
-        self.flags[name] = {"bug_type": bug_type, "description": description, "effect": effect}
-        self.flags[name] |= {"links": list(links)} if links else {}
-        self.flags[name] |= {"cves": list(cves)} if cves else {}
+    def flag(self, name: str, **options: Any) -> Self:
+        """The same theme, for vectors with this flag of ``flags.toml`` and with these options."""
         return self.having(flags=[name], **options)
 
     def valid(self, slug: str, summary: str, *raws: Raw | bytes, **options: Any) -> None:

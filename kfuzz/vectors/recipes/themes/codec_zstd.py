@@ -82,14 +82,7 @@ def _descriptor(made: Streams) -> None:
 
 
 def _windows(made: Streams) -> None:
-    zstd_window_large = made.flag(
-        "ZstdWindowLarge",
-        "allocation",
-        "The frame requests a window far larger than its content.",
-        "A decoder allocates it because of a single byte. RFC 8878 only recommends support for 8 MiB.",
-        links=["KAFKA-14063"],
-        requirements=["RB-ZSTD-1", "RB-CODEC-7"],
-    )
+    zstd_window_large = made.flag("ZstdWindowLarge", requirements=["RB-ZSTD-1", "RB-CODEC-7"])
     sizes = (
         ("1-kib", 0, "1 KiB, the smallest"),
         ("1-kib-and-seven-eighths", 7, "1 KiB and seven eighths"),
@@ -119,12 +112,6 @@ def _windows(made: Streams) -> None:
 
 
 def _bad_descriptor(made: Streams) -> None:
-    zstd_header_broken = made.flag(
-        "ZstdHeaderBroken",
-        "corruption",
-        "The frame's magic or header is damaged, or the content size or checksum is wrong.",
-        "A reader that allocates a buffer of the claimed content size trusts eight unchecked bytes.",
-    )
     size = len(PLAIN)
     plain = block(PLAIN)
     checksum = struct.pack("<I", (xxh64_intdigest(PLAIN) + 1) & 0xFFFFFFFF)
@@ -167,7 +154,7 @@ def _bad_descriptor(made: Streams) -> None:
         ("checksum-missing", "the frame declares a checksum, but has none", frame(plain, descriptor=CHECKSUM)),
     )
     for slug, summary, stream in cases:
-        zstd_header_broken.invalid(slug, summary, stream, budget=SMALL)
+        made.flag("ZstdHeaderBroken").invalid(slug, summary, stream, budget=SMALL)
 
 
 def _blocks(made: Streams) -> None:
@@ -207,13 +194,7 @@ def _blocks(made: Streams) -> None:
 
 
 def _bad_blocks(made: Streams) -> None:
-    zstd_block_broken = made.flag(
-        "ZstdBlockBroken",
-        "bounds",
-        "A block is larger than allowed, longer than the payload, or malformed.",
-        "A decoder that trusts the block reads and writes beyond its buffers.",
-        budget=SMALL,
-    )
+    zstd_block_broken = made.flag("ZstdBlockBroken", budget=SMALL)
     largest = (1 << 21) - 1
     cases = (
         ("beyond-payload", "a raw block is longer than the payload", frame(block(PLAIN, size=5000))),
@@ -301,13 +282,7 @@ def _frames(made: Streams) -> None:
     )
     for slug, summary, stream in cases:
         made.valid(slug, summary, stream)
-    zstd_frames = made.flag(
-        "ZstdFrames",
-        "corruption",
-        "The payload has several zstd frames, and one of them is broken.",
-        "A reader that stops after the first frame does not notice, and loses records.",
-        requirements=["RB-ZSTD-1", "RB-CODEC-2"],
-    )
+    zstd_frames = made.flag("ZstdFrames", requirements=["RB-ZSTD-1", "RB-CODEC-2"])
     broken = (
         ("skippable-only", "the payload is only a skippable frame", skippable(PLAIN), "record-count-too-high"),
         (
@@ -348,12 +323,6 @@ def _frames(made: Streams) -> None:
 
 
 def _cuts(made: Streams) -> None:
-    zstd_cut = made.flag(
-        "ZstdCut",
-        "corruption",
-        "The zstd frame is truncated.",
-        "A reader that accepts the partial output as complete does not notice the loss.",
-    )
     checked = frame(block(PLAIN), descriptor=CHECKSUM, end=bytes(4))
     cases = (
         ("in-magic", "within the magic", FRAME[:3]),
@@ -367,4 +336,4 @@ def _cuts(made: Streams) -> None:
         ("before-second-block", "before the second block", frame(block(PLAIN[:HALF], last=False))),
     )
     for slug, where, stream in cases:
-        zstd_cut.invalid(f"cut-{slug}", f"the frame ends {where}", stream)
+        made.flag("ZstdCut").invalid(f"cut-{slug}", f"the frame ends {where}", stream)

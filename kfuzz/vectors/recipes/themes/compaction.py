@@ -26,13 +26,7 @@ def _cleaned(base_offset: int, last_offset_delta: int, **fields: Any) -> Raw:
 
 
 def _empty(made: Theme) -> None:
-    empty_batch = made.flag(
-        "EmptyBatch",
-        "hang",
-        "The log has a batch without records, which keeps its producer's last sequence.",
-        "A consumer that uses the last record's offset fetches the same offset forever, or fails without a record.",
-        links=["sarama #2057", "kafka-go #813", "kafka-go #874"],
-    )
+    empty_batch = made.flag("EmptyBatch")
     empty_batch.valid(
         "empty", "a batch spans ten offsets but has no record; the next offset is ten higher", _cleaned(20, 9)
     )
@@ -76,13 +70,6 @@ def _empty(made: Theme) -> None:
 
 
 def _gaps(made: Theme) -> None:
-    made.flag(
-        "CompactedTail",
-        "hang",
-        "Compaction removed the last records of the batch; only the header tells where it ends.",
-        "A consumer that continues after the last record it saw fetches the same batch forever.",
-        links=["kafka-backup #139", "kafka-go #1393"],
-    )
     cases = (
         ("first-removed", "compaction removed the first three records", (3, 4), 4),
         ("last-removed", "compaction removed the last three records", (0, 1), 4),
@@ -126,13 +113,7 @@ def _gaps(made: Theme) -> None:
 
 
 def _horizon(made: Theme) -> None:
-    delete_horizon = made.flag(
-        "DeleteHorizon",
-        "confusion",
-        "Attribute bit 6 is set, and the base timestamp holds the delete horizon.",
-        "Record timestamps are still relative to the base timestamp. A reader that ignores this shifts them all.",
-        links=["KAFKA-8522", "kafka-protocol-rs #157"],
-    )
+    delete_horizon = made.flag("DeleteHorizon")
     horizon = CREATED_MS + 86_400_000
     delete_horizon.valid(
         "delete-horizon",
@@ -175,13 +156,7 @@ def _compressed(made: Theme) -> None:
 
 def _odd(made: Theme) -> None:
     """Batches that no log cleaner leaves; no document forbids them, or Kafka's reader does not check them."""
-    compaction_odd = made.flag(
-        "CompactionOdd",
-        "strictness",
-        "A batch looks compacted, but no log cleaner leaves such a batch.",
-        "A reader that derives one field from another returns wrong timestamps or offsets, or refuses the batch.",
-        links=["KAFKA-8522"],
-    )
+    compaction_odd = made.flag("CompactionOdd")
     horizon = CREATED_MS + 86_400_000
     for slug, base, what in (
         ("delete-horizon-none", -1, "-1, which means 'none' in other fields"),

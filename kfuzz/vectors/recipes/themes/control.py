@@ -75,14 +75,7 @@ def _control(*records: Record, **fields: Any) -> Raw:
 
 
 def _types(made: Theme) -> None:
-    control_type_other = made.flag(
-        "ControlTypeOther",
-        "strictness",
-        "A control record has a type that clients do not use.",
-        "A reader that refuses unknown types stops at the partition's first such marker; Kafka skips it.",
-        links=["rskafka #297"],
-        requirements=["RB-CONTROL-3"],
-    )
+    control_type_other = made.flag("ControlTypeOther", requirements=["RB-CONTROL-3"])
     named = (
         ("leader-change", 2),
         ("snapshot-header", 3),
@@ -128,12 +121,6 @@ NO_TAGS = b"\x00"
 
 def _typed_values(made: Theme) -> None:
     """Control records that KRaft writes, with right values and with values that may break a parser."""
-    control_value_typed = made.flag(
-        "ControlValueTyped",
-        "crash",
-        "The control record has a type whose value clients do not parse; the value may be broken.",
-        "The value is opaque to clients. A reader that parses it needlessly may crash.",
-    )
     right = (
         ("leader-change", LEADER_CHANGE, leader_change(0, 1, [1, 2, 3]), "a leader change of version 0"),
         ("leader-change-directories", LEADER_CHANGE, leader_change(1, 2, [1, 2]), "a leader change of version 1"),
@@ -159,7 +146,7 @@ def _typed_values(made: Theme) -> None:
         ("kraft-voters-tail", KRAFT_VOTERS, voters_value(1) + b"\xde\xad", "a voters record followed by two bytes"),
     )
     for slug, kind, value, what in (*right, *broken):
-        control_value_typed.acceptable(
+        made.flag("ControlValueTyped").acceptable(
             f"value-{slug}",
             f"{what}; the documents do not define it, and it is opaque to clients",
             batch(Record(key=marker_key(kind), value=value), control=True),
@@ -182,12 +169,6 @@ def _typed_values(made: Theme) -> None:
 
 
 def _unusual(made: Theme) -> None:
-    control_batch_unusual = made.flag(
-        "ControlBatchUnusual",
-        "strictness",
-        "A control batch has a property that no broker writes and no document forbids.",
-        "A reader that refuses it stops at a marker that Kafka skips.",
-    )
     key, value = marker_key(COMMIT), struct.pack(">hi", 0, 0)
     record = Record(key=key, value=value)
     cases = (
@@ -213,7 +194,7 @@ def _unusual(made: Theme) -> None:
         ("key-six-bytes", "a key of version 0 has two bytes after the type", _control(Record(key=key + b"\x00\x09"))),
     )
     for slug, summary, raw in cases:
-        control_batch_unusual.acceptable(
+        made.flag("ControlBatchUnusual").acceptable(
             slug,
             summary,
             raw,
@@ -229,12 +210,6 @@ def _bad_key(key: bytes | None) -> Raw:
 
 
 def _bad_keys(made: Theme) -> None:
-    control_key_bad = made.flag(
-        "ControlKeyBad",
-        "crash",
-        "A control record's key is not a valid version and type.",
-        "A reader that does not check the key's length raises an exception. A broker that loads the segment crashes.",
-    )
     cases = (
         ("key-null", "is null", None),
         ("key-empty", "is empty", b""),
@@ -246,7 +221,7 @@ def _bad_keys(made: Theme) -> None:
         ("key-version-negative", "has version -1", marker_key(COMMIT, version=-1)),
     )
     for slug, what, key in cases:
-        control_key_bad.acceptable(
+        made.flag("ControlKeyBad").acceptable(
             slug,
             f"the control record's key {what}; Kafka's reader does not check it",
             _bad_key(key),
@@ -263,13 +238,7 @@ def _bad_keys(made: Theme) -> None:
 
 
 def _shape(made: Theme) -> None:
-    control_record_count = made.flag(
-        "ControlRecordCount",
-        "leniency",
-        "A control batch does not have exactly one record.",
-        "A reader that looks only at the first record misses the second marker, or fails if there is none.",
-        finding="control-record-count",
-    )
+    control_record_count = made.flag("ControlRecordCount", finding="control-record-count")
     records = [Record(offset_delta=index, key=marker_key(kind)) for index, kind in enumerate((ABORT, COMMIT))]
     control_record_count.acceptable(
         "two-records",

@@ -16,28 +16,15 @@ def theme() -> Theme:
     """The recipes of ``vectors/records/v2/header-count.json``."""
     made = Theme("records/v2/header-count", "Header counts from 1,000 on: true ones, and claims without the headers.")
     _true(made)
-    made.flag(
-        "HeaderCountClaimed",
-        "allocation",
-        "The header count claims thousands or billions of headers that are not in the record.",
-        "A list of that size takes up to tens of gigabytes, and the process ends.",
-        links=["redpanda #26482", "Dekaf #954", "kafka-go #319", "KAFKA-14063"],
-    )
     _claims(made)
     _nearly(made)
     return made
 
 
 def _true(made: Theme) -> None:
-    headers_many = made.flag(
-        "HeadersMany",
-        "strictness",
-        "A record has thousands of headers.",
-        "A reader with a lower limit of its own stops at a record that every broker stores.",
-    )
     for name in MANY_HEADERS:
         _, count, *rest = name.split("-")
-        headers_many.valid(
+        made.flag("HeadersMany").valid(
             "true-" + name.removeprefix("headers-"),
             f"the record has {int(count):,} headers{f' ({rest[0]})' if rest else ''}",
             raw_of(name),
@@ -49,8 +36,8 @@ def _true(made: Theme) -> None:
 
 def _claims(made: Theme) -> None:
     """Claims with a few bytes after them."""
-    header_count_claimed = made.having(
-        flags=["HeaderCountClaimed"], requirements=["RB-HEADERS-1"], finding="header-count-exceeds-record", budget=SMALL
+    header_count_claimed = made.flag(
+        "HeaderCountClaimed", requirements=["RB-HEADERS-1"], finding="header-count-exceeds-record", budget=SMALL
     )
     counts = (
         (1001, "1001"),
@@ -95,7 +82,7 @@ def _add(made: Theme, slug: str, summary: str, count: int, codec: str = "none") 
 
 def _nearly(made: Theme) -> None:
     """Claims that the bytes could hold if each header were as small as possible, but there is one large one."""
-    header_count_claimed = made.having(flags=["HeaderCountClaimed"])
+    header_count_claimed = made.flag("HeaderCountClaimed")
     large = [(b"h", bytes(FILLED_BYTES))]
     for slug, count, finding, what in (
         ("claims-two-bytes-each", FILLED_BYTES // 2, "record-truncated", "two bytes for each"),

@@ -97,29 +97,19 @@ def _plain(made: Theme, magic: int) -> None:
 
 
 def _crc(made: Theme, magic: int) -> None:
-    crc_wrong = made.flag(
-        "CrcWrong",
-        "corruption",
-        "The CRC does not match the message.",
-        "A reader that does not check it passes damaged records to the application.",
-    )
     good = message(magic)
     damaged = replace(good, data=good.data[:-1] + b"?", layout=message(magic, raw={"crc": good.data[12:16]}).layout)
     for slug, summary, raw in (
         ("crc-wrong", "the CRC is wrong", message(magic, raw={"crc": b"\x00\x00\x00\x01"})),
         ("crc-stale", "the value's last byte changed after the CRC was computed", damaged),
     ):
-        crc_wrong.invalid(slug, summary, raw, requirements=["MS-CRC-1"], finding="crc-mismatch", level="recommended")
+        made.flag("CrcWrong").invalid(
+            slug, summary, raw, requirements=["MS-CRC-1"], finding="crc-mismatch", level="recommended"
+        )
 
 
 def _lengths(made: Theme, magic: int) -> None:
-    message_length_wrong = made.flag(
-        "MessageLengthWrong",
-        "bounds",
-        "A length in the message is below -1, or does not match the message.",
-        "A reader that trusts it reads past the message, or moves backwards in the buffer.",
-        requirements=["MS-BYTES-1"],
-    )
+    message_length_wrong = made.flag("MessageLengthWrong", requirements=["MS-BYTES-1"])
     for name in ("key", "value"):
         for slug, length, finding in (
             ("one-too-high", 2 if name == "value" else 7, "length-exceeds-record"),
@@ -150,14 +140,8 @@ def _lengths(made: Theme, magic: int) -> None:
         requirements=["MS-MESSAGE-1"],
         finding="bytes-after-message",
     )
-    message_size_wrong = made.flag(
-        "MessageSizeWrong",
-        "bounds",
-        "The size before the message is smaller than any message, or negative.",
-        "A reader that advances by it loops forever, or reads before the buffer; this has crashed processes.",
-    )
     for slug, size in (("negative-one", -1), ("zero", 0), ("13", 13)):
-        message_size_wrong.invalid(
+        made.flag("MessageSizeWrong").invalid(
             f"size-{slug}",
             f"the message's size is {size}; the smallest message has 14",
             message(magic, raw={"batch_length": int32(size)}),
@@ -168,27 +152,15 @@ def _lengths(made: Theme, magic: int) -> None:
 
 
 def _attributes(made: Theme, magic: int) -> None:
-    unused_attribute_bit = made.flag(
-        "UnusedAttributeBit",
-        "strictness",
-        "An attribute bit that should be 0 is set.",
-        "A reader that refuses it cannot read a message that Kafka reads.",
-    )
     for bit in (0x10, 0x20, 0x40, 0x80, 0xF0) if magic else (0x08, 0x10, 0x20, 0x40, 0x80, 0xF8):
-        unused_attribute_bit.acceptable(
+        made.flag("UnusedAttributeBit").acceptable(
             f"attributes-{bit:02x}",
             f"the attributes are 0x{bit:02x}",
             message(magic, attributes=bit),
             requirements=["MS-ATTRIBUTES-2"],
             finding="attributes-unused-bits",
         )
-    codec_not_allowed = made.flag(
-        "CodecNotAllowed",
-        "confusion",
-        "The attributes name a codec that this magic does not allow.",
-        "A reader that shares code with magic 2 decompresses data that no broker would store.",
-        requirements=["MS-CODEC-1"],
-    )
+    codec_not_allowed = made.flag("CodecNotAllowed", requirements=["MS-CODEC-1"])
     zstd = stored("zstd", message(magic).data)
     codec_not_allowed.invalid(
         "codec-zstd",
@@ -268,18 +240,12 @@ def _with_key(raw: Raw, magic: int) -> Raw:
 
 
 def _bad_wrappers(made: Theme, magic: int) -> None:
-    crc_wrong = made.having(flags=["CrcWrong"], requirements=["MS-CRC-1"], level="recommended")
+    crc_wrong = made.flag("CrcWrong", requirements=["MS-CRC-1"], level="recommended")
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     plain = b"".join(raw.data for raw in inner)
     requirements = ["MS-WRAPPER-1"]
-    wrapper_broken = made.flag(
-        "WrapperBroken",
-        "crash",
-        "The wrapper is empty, or its contents are invalid.",
-        "Readers that access the first inner message without a check raise an exception.",
-        requirements=requirements,
-    )
+    wrapper_broken = made.flag("WrapperBroken", requirements=requirements)
     cases = (
         (
             "wrapper-value-null",
@@ -330,13 +296,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         wrapper(magic, inner[:2], stream=stored("gzip", plain[:-5])),
         finding="inner-partial-tail",
     )
-    wrapper_nested = made.flag(
-        "WrapperNested",
-        "hang",
-        "A wrapper is inside a wrapper; old documents permit it, but Kafka refuses it.",
-        "In a reader that recurses, only the stack limits the depth.",
-    )
-    wrapper_nested.invalid(
+    made.flag("WrapperNested").invalid(
         "wrapper-nested",
         "the wrapper contains another wrapper",
         wrapper(magic, [wrapper(magic, inner)], hostile=["value"]),
@@ -369,12 +329,6 @@ def cut(magic: int, size: int, **options: Any) -> Raw:
 
 def _cuts(made: Theme, magic: int) -> None:
     """Messages that end within a field; size and CRC match the remaining bytes."""
-    message_cut = made.flag(
-        "MessageCut",
-        "bounds",
-        "The message ends within a field, and its size matches the cut.",
-        "A reader that does not check each field reads bytes of the next message.",
-    )
     # The key's length follows CRC, magic and attributes, and in magic 1 also the timestamp.
     key_at = 6 if magic == 0 else 14
     key, value = b"a key of twenty byte", b"value"
@@ -386,7 +340,7 @@ def _cuts(made: Theme, magic: int) -> None:
         ("in-value", key_at + 4 + len(key) + 4 + 4, "within the value", "length-exceeds-record"),
     )
     for slug, size, where, finding in cases:
-        message_cut.invalid(
+        made.flag("MessageCut").invalid(
             f"cut-{slug}",
             f"the message ends {where}, and its size matches; another message follows",
             cut(magic, size, key=key, value=value),
@@ -412,14 +366,7 @@ def _cuts(made: Theme, magic: int) -> None:
             finding="batch-length-below-minimum",
             budget=SMALL,
         )
-    size_too_high = made.flag(
-        "SizeTooHigh",
-        "allocation",
-        "The message's size reaches beyond the available bytes.",
-        "Kafka treats it as a partial tail. A reader that allocates memory first asks for two gigabytes.",
-        cves=["CVE-2022-34917"],
-        budget=SMALL,
-    )
+    size_too_high = made.flag("SizeTooHigh", budget=SMALL)
     for slug, size in (("one-too-high", len(message(magic).data) - 12 + 1), ("largest-for-kafka", INT32_MAX - 12)):
         size_too_high.valid(
             f"size-{slug}",
@@ -441,7 +388,7 @@ def _cuts(made: Theme, magic: int) -> None:
 
 def _by_codec(made: Theme, magic: int) -> None:
     """Broken wrappers of codecs other than gzip, and mislabelled ones."""
-    wrapper_broken = made.having(flags=["WrapperBroken"], requirements=["MS-WRAPPER-1", "RB-CODEC-2"])
+    wrapper_broken = made.flag("WrapperBroken", requirements=["MS-WRAPPER-1", "RB-CODEC-2"])
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     plain = b"".join(raw.data for raw in inner)
@@ -485,12 +432,7 @@ def _by_codec(made: Theme, magic: int) -> None:
             budget=SMALL,
         )
     codec_mislabelled = made.flag(
-        "CodecMislabelled",
-        "confusion",
-        "The attributes name one codec, but the wrapper's value uses another or none.",
-        "A reader that guesses the codec from the first bytes reads messages that others refuse.",
-        requirements=["MS-CODEC-1", "RB-CODEC-2"],
-        finding="decompression-failed",
+        "CodecMislabelled", requirements=["MS-CODEC-1", "RB-CODEC-2"], finding="decompression-failed"
     )
     for named, real in (("gzip", "snappy"), ("snappy", "lz4"), ("lz4", "gzip")):
         codec_mislabelled.invalid(
@@ -513,9 +455,9 @@ def _by_codec(made: Theme, magic: int) -> None:
 
 def _inner_sets(made: Theme, magic: int) -> None:
     """Unusual contents of a wrapper: deeper nesting, other orders, other magics after the first message."""
-    message_length_wrong = made.having(flags=["MessageLengthWrong"], requirements=["MS-BYTES-1"])
-    wrapper_nested = made.having(
-        flags=["WrapperNested"], requirements=["MS-WRAPPER-2", "RB-CODEC-6"], finding="wrapper-nested", budget=SMALL
+    message_length_wrong = made.flag("MessageLengthWrong", requirements=["MS-BYTES-1"])
+    wrapper_nested = made.flag(
+        "WrapperNested", requirements=["MS-WRAPPER-2", "RB-CODEC-6"], finding="wrapper-nested", budget=SMALL
     )
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
@@ -579,12 +521,6 @@ def _inner_sets(made: Theme, magic: int) -> None:
         made.invalid("inner-magic-9", f"{summary}; it is too short", nine, finding="message-truncated", **options)
     else:
         made.acceptable("inner-magic-9", summary, nine, finding="inner-magic-mismatch", **options)
-    inner_offsets_disorder = made.flag(
-        "InnerOffsetsDisorder",
-        "confusion",
-        "The offsets inside a wrapper repeat, decrease or are negative.",
-        "A consumer that skips offsets below its position loses records. One that trusts the last offset rereads some.",
-    )
     orders = (
         ("repeated", (first, first), "repeat"),
         ("decreasing", (first + 1, first), "decrease"),
@@ -592,7 +528,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
     )
     for slug, offsets, what in orders:
         # In magic 1 the base is the wrapper's offset minus the last inner offset: here 50.
-        inner_offsets_disorder.acceptable(
+        made.flag("InnerOffsetsDisorder").acceptable(
             f"inner-offsets-{slug}",
             f"the offsets inside the wrapper {what}",
             wrapper(
@@ -613,14 +549,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
 
 def _bad_inner(made: Theme, magic: int, first: int) -> None:
     inner = three(magic, first)
-    inner_size_wrong = made.flag(
-        "InnerSizeWrong",
-        "allocation",
-        "The size of a message inside the wrapper is negative or huge.",
-        "A reader that trusts the size allocates two gigabytes.",
-        requirements=["MS-FRAME-1"],
-        budget=SMALL,
-    )
+    inner_size_wrong = made.flag("InnerSizeWrong", requirements=["MS-FRAME-1"], budget=SMALL)
     for slug, size in (("negative-one", -1), ("zero", 0)):
         inner_size_wrong.invalid(
             f"inner-size-{slug}",
@@ -648,13 +577,7 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
             ),
             finding=finding,
         )
-    inner_magic_other = made.flag(
-        "InnerMagicOther",
-        "confusion",
-        "A message inside the wrapper has another magic than the wrapper.",
-        "Its fields are at other positions; Kafka uses each message's own magic.",
-        requirements=["MS-WRAPPER-4"],
-    )
+    inner_magic_other = made.flag("InnerMagicOther", requirements=["MS-WRAPPER-4"])
     other = 1 - magic
     inner_magic_other.acceptable(
         "inner-magic-other",

@@ -49,14 +49,7 @@ def _offsets(made: Theme) -> None:
 
 
 def _lz4(made: Theme) -> None:
-    lz4_old_checksum = made.flag(
-        "Lz4OldChecksum",
-        "interoperability",
-        "The lz4 frame's header checksum is wrong; old Kafka computed it over the magic number too.",
-        "The usual lz4 libraries cannot read such wrappers in old logs.",
-        links=["KAFKA-3160"],
-        requirements=["RB-LZ4-1"],
-    )
+    lz4_old_checksum = made.flag("Lz4OldChecksum", requirements=["RB-LZ4-1"])
     inner = three(0, 10)
     plain = b"".join(raw.data for raw in inner)
     right = stored("lz4", plain)[6]

@@ -37,13 +37,7 @@ def _timestamps(made: Theme) -> None:
         message(1, attributes=LOG_APPEND),
         requirements=["MS-ATTRIBUTES-1"],
     )
-    log_append_time = made.flag(
-        "LogAppendTime",
-        "confusion",
-        "A wrapper with LogAppendTime sets the timestamp of every message inside.",
-        "A reader that uses the inner timestamps returns the producer's times instead of the broker's.",
-        requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
-    )
+    log_append_time = made.flag("LogAppendTime", requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"])
     appended = CREATED_MS + 60_000
     read = [{**record, "timestamp": str(appended)} for raw in three(1) for record in raw.batches[0]["records"]]
     log_append_time.valid(
@@ -89,13 +83,7 @@ def _timestamps(made: Theme) -> None:
 
 
 def _relative(made: Theme) -> None:
-    relative_offsets = made.flag(
-        "RelativeOffsets",
-        "confusion",
-        "The inner offsets are relative, and the wrapper's offset is that of the last message.",
-        "A reader that treats them as absolute, or counts from the wrapper's offset, returns wrong offsets.",
-        requirements=["MS-WRAPPER-3"],
-    )
+    relative_offsets = made.flag("RelativeOffsets", requirements=["MS-WRAPPER-3"])
     first, _, third = three(1)
     relative_offsets.valid(
         "relative-with-gap",
@@ -152,30 +140,17 @@ def _relative(made: Theme) -> None:
 
 
 def _sizes(made: Theme) -> None:
-    message_truncated = made.flag(
-        "MessageTruncated",
-        "bounds",
-        "The message's size is enough for magic 0, but not for magic 1.",
-        "A reader that checks only the smaller minimum reads the key's length past the end of the message.",
-    )
     for size in (14, 21):
-        message_truncated.invalid(
+        made.flag("MessageTruncated").invalid(
             f"size-{size}",
             f"the message has {size} bytes; magic 1 needs 22",
             cut(1, size),
             requirements=["MS-V1-1", "MS-FRAME-1"],
             finding="message-truncated",
         )
-    lz4_old_checksum = made.flag(
-        "Lz4OldChecksum",
-        "strictness",
-        "The lz4 frame's header checksum is wrong.",
-        "Magic 1 and later require a right one.",
-        links=["KAFKA-3160"],
-    )
     plain = b"".join(raw.data for raw in three(1))
     right = stored("lz4", plain)[6]
-    lz4_old_checksum.invalid(
+    made.flag("Lz4OldChecksum").invalid(
         "lz4-old-checksum",
         "the lz4 frame's header checksum is wrong; only magic 0 allows that",
         wrapper(1, three(1), "lz4", hostile=["value"], stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),

@@ -42,22 +42,8 @@ LENGTHS = (
 def theme() -> Theme:
     """The recipes of ``vectors/messages/claims.json``."""
     made = Theme("messages/claims", "Counts and lengths deep inside responses, and claims that multiply.", "message")
-    nested = made.flag(
-        "NestedCountHuge",
-        "allocation",
-        "An array inside a response claims more elements than its bytes can hold.",
-        "A client that allocates memory before it checks runs out of memory. Anyone who can answer it can do that.",
-        links=["KAFKA-14063"],
-        cves=["CVE-2022-34917"],
-        requirements=ARRAY,
-        budget=SMALL,
-    )
-    unsigned = made.flag(
-        "NegativeAsUnsigned",
-        "confusion",
-        "A compact count or length is 2^32 - 1. It means -2 as a signed number, and 4,294,967,294 as an unsigned one.",
-        "Kafka reads any number below 0 as null. A reader of unsigned numbers allocates four gigabytes.",
-    )
+    nested = made.flag("NestedCountHuge", requirements=ARRAY, budget=SMALL)
+    unsigned = made.flag("NegativeAsUnsigned")
     for name, *versions in RESPONSES:
         for version, path in versions:
             _count(nested, unsigned, successful(name, version), path)
@@ -105,12 +91,6 @@ def _length(made: Theme, unsigned: Theme, whole: Body, path: str) -> None:
 
 def _multiplied(made: Theme) -> None:
     """Arrays in arrays, where every level claims as many elements as there are bytes."""
-    counts_multiply = made.flag(
-        "CountsMultiply",
-        "allocation",
-        "Arrays are inside arrays, and each claims as many elements as there are bytes left.",
-        "Each count alone may pass a check. A reader that allocates for each level needs the sizes of all levels.",
-    )
     for name, version, paths in (
         ("CreateTopicsRequest", 4, ("topics", "topics[0].assignments", "topics[0].assignments[0].brokerIds")),
         ("CreateTopicsRequest", 7, ("topics", "topics[0].assignments", "topics[0].assignments[0].brokerIds")),
@@ -136,7 +116,7 @@ def _multiplied(made: Theme) -> None:
         first = whole.place("count", paths[0])
         after = data[first.at + len(whole.number(first, FILLED_BYTES)) :]
         after += whole.number(last, FILLED_BYTES) + bytes([1]) * FILLED_BYTES
-        counts_multiply.named(
+        made.flag("CountsMultiply").named(
             "multiplied",
             f"arrays in {len(paths)} levels claim {FILLED_BYTES:,} elements each",
             whole.broken(first, whole.number(first, FILLED_BYTES), "message-cut", after=after),

@@ -23,16 +23,7 @@ CURATED = (
 def theme() -> Theme:
     """The recipes of ``vectors/messages/counts.json``."""
     made = Theme("messages/counts", "Counts of array elements.", "message")
-    huge = made.flag(
-        "ArrayCountHuge",
-        "allocation",
-        "An array claims up to 2,147,483,647 elements in a message of a few bytes.",
-        "A reader that allocates memory before it checks runs out of memory, even without authentication.",
-        links=["redpanda #8513", "KAFKA-14063"],
-        cves=["CVE-2022-34917"],
-        requirements=ARRAY,
-        budget=SMALL,
-    )
+    huge = made.flag("ArrayCountHuge", requirements=ARRAY, budget=SMALL)
     for definition in definitions("request", "response"):
         whole = body(definition.name)
         count = whole.find("count")

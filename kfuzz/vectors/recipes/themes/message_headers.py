@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from kfuzz.vectors.recipes.making.message import Body, body
+from kfuzz.vectors.recipes.making.message import body
 from kfuzz.vectors.recipes.theme import Theme
-
-HEADER = ["MSG-HEADER-1"]
 
 
 def theme() -> Theme:
     """The recipes of ``vectors/messages/headers.json``."""
     made = Theme("messages/headers", "The headers of requests and responses.", "message")
+    made = made.having(requirements=["MSG-HEADER-1"])
     _oldest(made)
     for version in (1, 2):
         _requests(made, version)
@@ -22,13 +21,13 @@ def _oldest(made: Theme) -> None:
     """Version 0 has no client id. Only ControlledShutdown in version 0 used it."""
     values = {"requestApiKey": 7, "requestApiVersion": 0, "correlationId": 7}
     whole = body("RequestHeader", 0, values)
-    _add(made, "request-v0-full", "a request's header in version 0, which has no client id", whole)
+    made.message("request-v0-full", "a request's header in version 0, which has no client id", whole)
     end = whole.place("value", "correlationId")
     made.message(
         "request-v0-client-id",
         "a request's header in version 0 is followed by a client id, which is not part of it",
         whole.broken(end, whole.data[end.at :], "bytes-after-message", after=b"\x00\x02me"),
-        requirements=[*HEADER, "MSG-FIELDS-1"],
+        also=["MSG-FIELDS-1"],
     )
 
 
@@ -44,14 +43,14 @@ def _requests(made: Theme, version: int) -> None:
         ("negative-key", {"requestApiKey": -1}, "the API key is -1; the header is still readable"),
     ):
         whole = body("RequestHeader", version, {**values, **changes})
-        _add(made, f"request-v{version}-{slug}", f"a request's header in version {version}: {summary}", whole)
+        made.message(f"request-v{version}-{slug}", f"a request's header in version {version}: {summary}", whole)
     for name, key in (("produce", 0), ("fetch", 1), ("offset", 2), ("metadata", 3)):
         whole = body("RequestHeader", version, {**values, "requestApiKey": key})
         made.message(
             f"request-v{version}-key-{name}",
             f"a request's header in version {version} has the API key {key}",
             whole,
-            requirements=[*HEADER, "MSG-KEYS-1"],
+            also=["MSG-KEYS-1"],
         )
     # The client id's length has two bytes even in the flexible version, so that old readers can read it too.
     whole = body("RequestHeader", version, values)
@@ -60,13 +59,13 @@ def _requests(made: Theme, version: int) -> None:
         f"request-v{version}-client-length-minus-two",
         f"a request's header in version {version}: the client id has length -2",
         whole.broken(length, b"\xff\xfe", "length-below-minus-one", after=b"\x00" if version == 2 else b""),
-        requirements=[*HEADER, "MSG-NULL-1"],
+        also=["MSG-NULL-1"],
     )
     made.message(
         f"request-v{version}-client-length-beyond",
         f"a request's header in version {version}: the client id is longer than the remaining bytes",
         whole.broken(length, b"\x7f\xff", "length-exceeds-message"),
-        requirements=[*HEADER, "MSG-BYTES-1"],
+        also=["MSG-BYTES-1"],
     )
 
 
@@ -74,8 +73,7 @@ def _responses(made: Theme) -> None:
     for version in (0, 1):
         for slug, number in (("full", 7), ("negative-correlation", -1)):
             whole = body("ResponseHeader", version, {"correlationId": number})
-            _add(
-                made,
+            made.message(
                 f"response-v{version}-{slug}",
                 f"a response's header in version {version}, with correlation id {number}",
                 whole,
@@ -85,9 +83,5 @@ def _responses(made: Theme) -> None:
         "response-v1-unknown-tags",
         "a response's header in version 1 has two unknown tags",
         tagged,
-        requirements=[*HEADER, "MSG-TAG-3"],
+        also=["MSG-TAG-3"],
     )
-
-
-def _add(made: Theme, slug: str, summary: str, whole: Body) -> None:
-    made.message(slug, summary, whole, requirements=HEADER)

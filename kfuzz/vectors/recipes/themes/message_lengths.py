@@ -23,16 +23,7 @@ CURATED = (
 def theme() -> Theme:
     """The recipes of ``vectors/messages/lengths.json``."""
     made = Theme("messages/lengths", "Lengths of texts and bytes, and nulls.", "message")
-    huge = made.flag(
-        "LengthHuge",
-        "allocation",
-        "A length claims up to 2,147,483,647 bytes in a message of a few bytes.",
-        "A reader that allocates memory before it checks runs out of memory, even without authentication.",
-        links=["rskafka #64", "KAFKA-14063"],
-        cves=["CVE-2022-34917"],
-        requirements=BYTES,
-        budget=SMALL,
-    )
+    huge = made.flag("LengthHuge", requirements=BYTES, budget=SMALL)
     for definition in definitions("request", "response"):
         whole = body(definition.name)
         length = whole.find("length")

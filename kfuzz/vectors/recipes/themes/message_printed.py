@@ -9,7 +9,6 @@ from kfuzz.records import Record, RecordBatch, encode
 from kfuzz.vectors.recipes.making.message import Body, body
 from kfuzz.vectors.recipes.theme import Theme
 
-PRINTED = ["MSG-PRINTED-1"]
 # Error names and codes, as in the first versions of the protocol.
 ERRORS = (
     ("none", 0),
@@ -37,15 +36,11 @@ def theme() -> Theme:
         "messages/printed",
         "FetchRequest, FetchResponse and OffsetResponse as the oldest documents print them.",
         "message",
-    )
+    ).having(requirements=["MSG-PRINTED-1"])
     _fetch_requests(made)
     _fetch_responses(made)
     _offset_responses(made)
     return made
-
-
-def _add(made: Theme, whole: Body, slug: str, summary: str, *more: str) -> None:
-    made.message(f"{whole.slug}-{slug}", f"{whole.title}: {summary}", whole, requirements=[*PRINTED, *more])
 
 
 def _fetch_request(**changes: int) -> Body:
@@ -55,28 +50,23 @@ def _fetch_request(**changes: int) -> Body:
 
 
 def _fetch_requests(made: Theme) -> None:
-    _add(made, _fetch_request(), "consumer", "a consumer requests two partitions of a topic")
-    _add(made, _fetch_request(replicaId=2), "replica", "another broker requests two partitions of a topic")
+    made.named("consumer", "a consumer requests two partitions of a topic", _fetch_request())
+    made.named("replica", "another broker requests two partitions of a topic", _fetch_request(replicaId=2))
     nothing = body("FetchRequest", 0, {"replicaId": -1, "topics": []})
-    _add(made, nothing, "no-topics", "no topic is requested", "MSG-ARRAY-1")
+    made.named("no-topics", "no topic is requested", nothing, also=["MSG-ARRAY-1"])
     # The document prints uint32, but every release has int32.
-    _add(made, _fetch_request(maxWaitMs=-1), "wait-sign", "the wait time is the largest uint32; Kafka reads -1")
-    _add(
-        made,
-        _fetch_request(minBytes=-(2**31)),
+    made.named("wait-sign", "the wait time is the largest uint32; Kafka reads -1", _fetch_request(maxWaitMs=-1))
+    made.named(
         "bytes-sign",
         "the minimum bytes are 2,147,483,648 as uint32, which every release reads as -2,147,483,648",
+        _fetch_request(minBytes=-(2**31)),
     )
     two = [
         {"topic": name, "partitions": [{"partition": 0, "fetchOffset": 2**63 - 1, "partitionMaxBytes": 1}]}
         for name in ("a", "b")
     ]
-    _add(
-        made,
-        body("FetchRequest", 0, {"replicaId": -1, "topics": two}),
-        "two-topics",
-        "two topics are requested at the largest offset",
-    )
+    at_the_end = body("FetchRequest", 0, {"replicaId": -1, "topics": two})
+    made.named("two-topics", "two topics are requested at the largest offset", at_the_end)
 
 
 def _fetch_response(error: int, messages: bytes | None) -> Body:
@@ -91,14 +81,10 @@ def _fetch_responses(made: Theme) -> None:
         ("cut-message", "a message set whose last message is truncated, as brokers send it", message + message[:-3]),
         ("no-message", "an empty message set", b""),
     ):
-        _add(made, _fetch_response(0, messages), slug, summary, "MSG-BYTES-1")
+        made.named(slug, summary, _fetch_response(0, messages), also=["MSG-BYTES-1"])
     for name, code in ERRORS:
-        summary = (
-            f"error code {code}, which is not assigned"
-            if name == "given-to-nobody"
-            else f"error code {code}, {name.replace('-', ' ')}"
-        )
-        _add(made, _fetch_response(code, b""), f"error-{name}", summary, "MSG-ERRORS-1")
+        what = "which is not assigned" if name == "given-to-nobody" else name.replace("-", " ")
+        made.named(f"error-{name}", f"error code {code}, {what}", _fetch_response(code, b""), also=["MSG-ERRORS-1"])
 
 
 def _offset_responses(made: Theme) -> None:
@@ -109,12 +95,12 @@ def _offset_responses(made: Theme) -> None:
     ):
         partition = {"partitionIndex": 3, "errorCode": 0, "oldStyleOffsets": offsets}
         values = {"topics": [{"name": "t", "partitions": [partition]}]}
-        _add(made, body("ListOffsetsResponse", 0, values), slug, summary, "MSG-ARRAY-1")
+        made.named(slug, summary, body("ListOffsetsResponse", 0, values), also=["MSG-ARRAY-1"])
     whole = body("ListOffsetsResponse", 0, values)
     count = whole.place("count", "topics[0].partitions[0].oldStyleOffsets")
     made.named(
         "offsets-beyond",
         "the count claims more offsets than there are bytes",
         whole.broken(count, b"\x00\x00\x00\x09", "count-exceeds-message", after=bytes(8)),
-        requirements=["MSG-PRINTED-1", "MSG-ARRAY-1"],
+        also=["MSG-ARRAY-1"],
     )

@@ -18,14 +18,7 @@ UINT32_MAX = 2**32 - 1
 def theme() -> Theme:
     """The recipes of ``vectors/messages/tags.json``."""
     made = Theme("messages/tags", "Tagged fields of flexible versions.", "message")
-    huge = made.flag(
-        "TagCountHuge",
-        "allocation",
-        "A struct claims 2,147,483,647 tagged fields, or one of that many bytes.",
-        "A reader that allocates memory before it checks runs out of memory.",
-        links=["KAFKA-14063"],
-        budget=SMALL,
-    )
+    huge = made.flag("TagCountHuge", budget=SMALL)
     for definition in definitions("request", "response"):
         whole = body(definition.name)
         if whole.version in definition.flexible_versions:

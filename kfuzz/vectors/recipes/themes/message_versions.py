@@ -163,13 +163,6 @@ def _topics(name: str, lowest: int) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _cut(made: Theme) -> None:
     """A cut batch, as a broker ends a partition at its limit. The batch claims bytes of the next partition."""
-    made.flag(
-        "CutBeforePartition",
-        "lost-data",
-        "The records of the first partition end within a batch, and another partition follows.",
-        "A reader that takes the batch's length from its header reads into the next partition.",
-        links=["Dekaf #645"],
-    )
     whole = _records()
     for version, topic in _topics("FetchResponse", 4):
         if version in CUT_VERSIONS:
@@ -192,20 +185,13 @@ def _fallback(made: Theme) -> None:
     key = {"apiKey": API_VERSIONS_KEY, "minVersion": 0, "maxVersion": 3}
     answer = body("ApiVersionsResponse", 0, {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [key]})
     _add(made, "error-35", "the answer to a version that the broker does not know", answer, "MSG-ERRORS-1")
-    answered_in_version0 = made.flag(
-        "AnsweredInVersion0",
-        "interoperability",
-        "an answer to ApiVersions in version 0, read in the version of the request",
-        "A client that reads the answer in its own version fails, instead of asking again in a lower one.",
-        links=["librdkafka #3057", "kafka-protocol-rs #122"],
-    )
     for version in range(1, 5):
         definition = newest("ApiVersionsResponse", version)
         finding = read(definition, version, answer.data).fatal
         assert finding is not None
         before = [place for place in answer.places if place.at < finding.at]
         hostile = Place(finding.at, len(answer.data) - finding.at, "apiKeys", "rest", hostile=True)
-        answered_in_version0.message(
+        made.flag("AnsweredInVersion0").message(
             f"api-versions-response-v{version}-answered-in-v0",
             f"the answer of a broker that knows only version 0, read in version {version}",
             Body(definition, version, answer.data, (*before, hostile), None, finding.code),

@@ -29,14 +29,6 @@ NO_TEXT = (
 def theme() -> Theme:
     """The recipes of ``vectors/primitives/lengths.json``."""
     made = Theme("primitives/lengths", "Texts, bytes and arrays of int32, with fixed and compact lengths.", "primitive")
-    made.flag(
-        "LengthHuge",
-        "allocation",
-        "A length or a count claims up to 2,147,483,647 in a few bytes.",
-        "A reader that allocates memory before it checks runs out of memory.",
-        links=["rskafka #64", "KAFKA-14063"],
-        cves=["CVE-2022-34917"],
-    )
     for kind in WIDTHS:
         for compact in (False, True):
             for nullable in (False, True):

@@ -23,12 +23,7 @@ def _disordered(deltas: tuple[int, ...], codec: str = "none") -> Raw:
 
 def _offsets(made: Theme) -> None:
     offset_delta_not_index = made.flag(
-        "OffsetDeltaNotIndex",
-        "leniency",
-        "The records' offset deltas are not 0, 1, 2 and so on, but the last offset delta matches their number.",
-        "A broker refuses this in a compressed batch, but stores an uncompressed one: consumers see wrong offsets.",
-        requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
-        finding="offset-delta-not-increasing",
+        "OffsetDeltaNotIndex", requirements=["RB-OFFSET-3", "RB-OFFSET-7"], finding="offset-delta-not-increasing"
     )
     for slug, deltas, what in (
         ("zeros", (0, 0), "all 0"),
@@ -59,15 +54,9 @@ def _offsets(made: Theme) -> None:
 
 
 def _timestamps(made: Theme) -> None:
-    max_timestamp_not_maximum = made.flag(
-        "MaxTimestampNotMaximum",
-        "leniency",
-        "The max timestamp is above every record's. Compaction may leave such a batch; no producer should send one.",
-        "Retention uses the max timestamp: a time in the far future keeps the segment forever.",
-    )
     for codec in ("none", "gzip"):
         record = Record()
-        max_timestamp_not_maximum.valid(
+        made.flag("MaxTimestampNotMaximum").valid(
             "max-timestamp-above" + ("" if codec == "none" else f"-{codec}"),
             "the max timestamp is an hour above the only record's"
             + ("; a broker corrects it" if codec == "none" else f" ({codec})"),

@@ -29,38 +29,33 @@ def theme() -> Theme:
         level="recommended",
         broker={"versions": {"Metadata": 9}},
     )
-    made.produce(
+    ends = made.having(level="recommended", broker={"ends": True})
+    ends.produce(
         "leader-ends",
         "the leader ends after it has got the records, and another broker leads",
         of_records(18),
         requirements=["MSG-ERRORS-1"],
-        level="recommended",
         errors=LOST,
-        broker={"ends": True},
     )
-    made.produce(
+    ends.produce(
         "coordinator-ends",
         "in a transaction, the broker that leads and coordinates ends after it has got the records",
         of_records(17),
         requirements=["RB-PRODUCER-1", "TXN-BATCH-1"],
-        level="recommended",
         idempotent=True,
         transactional_id="kfuzz-coordinator-ends",
         errors=LOST,
-        broker={"ends": True},
     )
-    made.produce(
+    ends.produce(
         "group-coordinator-ends",
         "two transactions commit offsets of a group; in the second one, the broker that leads and coordinates all ends",
         of_records(2),
         requirements=["RB-PRODUCER-1", "TXN-BATCH-1"],
-        level="recommended",
         idempotent=True,
         transactional_id="kfuzz-group-coordinator-ends",
         group="kfuzz-group",
         sends=[1, 1],
         errors=["NONE", *LOST],
-        broker={"ends": True},
     )
     # While a batch is sent again, the records after it wait for its answer. A producer may then ask the same broker for
     # the leader, or another one. So there are several brokers, and several batches are lost.

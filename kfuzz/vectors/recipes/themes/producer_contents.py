@@ -62,13 +62,7 @@ def _nulls(made: Theme) -> None:
 
 
 def _headers(made: Theme) -> None:
-    null_header_value = made.flag(
-        "NullHeaderValue",
-        "crash",
-        "a header's value is null",
-        "An encoder that measures the value before it looks for null throws; others send an empty value.",
-        links=["kafkajs #1789", "kafka-backup #155"],
-    )
+    null_header_value = made.flag("NullHeaderValue")
     cases: tuple[tuple[str, str, list[tuple[bytes, bytes | None]], list[str]], ...] = (
         ("header", "one header", [(b"h", b"v")], ["RB-HEADERS-1"]),
         ("header-value-empty", "a header has an empty value", [(b"h", b"")], ["RB-HEADERS-6"]),

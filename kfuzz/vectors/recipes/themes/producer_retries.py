@@ -38,7 +38,7 @@ def theme() -> Theme:
     """The recipes of ``vectors/produce/retries.json``."""
     made = Theme("produce/retries", "Errors in a broker's answers, idempotent producers, and transactions.", "produce")
     _errors(made.having(requirements=["MSG-ERRORS-1"]))
-    _idempotent(made.having(requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"]))
+    _idempotent(made.having(requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"], idempotent=True))
     _transactional(made.having(requirements=["RB-PRODUCER-1", "TXN-BATCH-1"]))
     _sends(made)
     _topics(made)
@@ -89,13 +89,12 @@ def _errors(made: Theme) -> None:
 
 
 def _idempotent(made: Theme) -> None:
-    made.produce("idempotent", "one record", batch_of([Record()]), idempotent=True)
+    made.produce("idempotent", "one record", batch_of([Record()]))
     made.produce(
         "idempotent-100",
         "100 records, in as many batches as the producer likes",
         of_records(100),
         also=["SEQ-ORDER-1"],
-        idempotent=True,
     )
     for codec in ("gzip", "zstd"):
         made.produce(
@@ -103,7 +102,6 @@ def _idempotent(made: Theme) -> None:
             f"100 records with {codec}",
             of_records(100),
             also=["RB-CODEC-2"],
-            idempotent=True,
             compression=codec,
         )
     for error in ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS"):
@@ -112,7 +110,6 @@ def _idempotent(made: Theme) -> None:
             f"after {error}, the batch comes again with the same sequence",
             of_records(20),
             also=["SEQ-ORDER-1"],
-            idempotent=True,
             level="recommended",
             errors=[error],
         )
@@ -121,7 +118,6 @@ def _idempotent(made: Theme) -> None:
         "after two errors in a row, the batch comes again with the same sequence",
         of_records(21),
         also=["SEQ-ORDER-1"],
-        idempotent=True,
         level="recommended",
         errors=["NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER"],
     )

@@ -69,13 +69,6 @@ def _numbers(made: Theme) -> None:
 
 
 def _codecs(made: Theme) -> None:
-    made.flag(
-        "LargeBlocks",
-        "allocation",
-        "The records are few, and the library may write lz4 in blocks of 4 MB.",
-        "Brokers and consumers allocate a whole block before they read the first byte of each batch.",
-        links=["sarama #3252"],
-    )
     cases = (
         ("zeros", "a value of 100,000 zeros", "value-zeros"),
         ("random", "a value of 50,000 random bytes, which no codec makes smaller", "value-random"),

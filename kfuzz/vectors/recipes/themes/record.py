@@ -49,12 +49,7 @@ def _contents(made: Theme) -> None:
 
 def _length(made: Theme) -> None:
     record_length_wrong = made.flag(
-        "RecordLengthWrong",
-        "bounds",
-        "The record's length does not match its fields.",
-        "Readers that trust the fields and readers that trust the length find the next record at different positions.",
-        requirements=["RB-RECORD-1", "RB-RECORD-4"],
-        finding="record-length-mismatch",
+        "RecordLengthWrong", requirements=["RB-RECORD-1", "RB-RECORD-4"], finding="record-length-mismatch"
     )
     right = len(Record().encode()) - 1
     wrong = (
@@ -79,12 +74,6 @@ def _length(made: Theme) -> None:
         "an extra byte follows the headers, and the length includes it",
         batch(Record(raw={"tail": b"\x00"})),
         requirements=["RB-RECORD-1", "RB-HEADERS-1"],
-    )
-    made.flag(
-        "PoisonPill",
-        "leniency",
-        "A broker stores the batch, because it skips keys and values in compressed batches; consumers refuse it.",
-        "Every consumer of the partition stops there until someone skips the offset by hand.",
     )
     for delta in (-1, 1):
         record = Record(raw={"length": varint(right + delta)})
@@ -115,20 +104,6 @@ def _skimmed(raw: Raw, length: int) -> Expectation | None:
 
 
 def _length_extremes(made: Theme, right: int) -> None:
-    made.flag(
-        "RecordLengthHuge",
-        "allocation",
-        "The record's length is far larger than the bytes that follow.",
-        "A reader that allocates memory before it checks the length asks for two gigabytes.",
-        links=["rskafka #64", "KAFKA-14063"],
-        cves=["CVE-2022-34917"],
-    )
-    made.flag(
-        "RecordLengthNegative",
-        "crash",
-        "The record's length is below 0.",
-        "Read as an unsigned number, it is huge. Used as an index, it points before the buffer.",
-    )
     for codec in ("none", "gzip", "zstd"):
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
             huge = length > 0
@@ -147,14 +122,8 @@ def _length_extremes(made: Theme, right: int) -> None:
 
 
 def _attributes(made: Theme) -> None:
-    record_attributes = made.flag(
-        "RecordAttributes",
-        "strictness",
-        "The record's attributes are reserved, but not 0.",
-        "A reader that refuses them cannot read records of a later version; Kafka ignores them.",
-    )
     for attributes in (0x01, 0x80, 0xFF):
-        record_attributes.acceptable(
+        made.flag("RecordAttributes").acceptable(
             f"attributes-{attributes:02x}",
             f"the record's attributes are 0x{attributes:02x}",
             batch(Record(raw={"attributes": bytes([attributes])})),
@@ -165,13 +134,7 @@ def _attributes(made: Theme) -> None:
 
 def _nullable(made: Theme) -> None:
     length_below_minus_one = made.flag(
-        "LengthBelowMinusOne",
-        "confusion",
-        "A length is below -1; only -1 means null.",
-        "Kafka reads null. A reader that checks only for -1 moves backwards in the buffer, or makes a huge copy.",
-        requirements=["RB-RECORD-3"],
-        finding="length-below-minus-one",
-        budget=SMALL,
+        "LengthBelowMinusOne", requirements=["RB-RECORD-3"], finding="length-below-minus-one", budget=SMALL
     )
     cases = (
         ("key", Record(key=None, raw={"key_length": varint(-2)})),
@@ -186,16 +149,9 @@ def _nullable(made: Theme) -> None:
         "the value's length is INT32_MIN; Kafka reads null",
         batch(Record(value=None, raw={"value_length": varint(-(2**31))})),
     )
-    length_beyond_record = made.flag(
-        "LengthBeyondRecord",
-        "bounds",
-        "The length of a key or value reaches beyond the record.",
-        "A reader that checks only against the end of the batch reads bytes of the next record.",
-        links=["rskafka #64"],
-    )
     for name in ("key", "value"):
         for slug, length in (("one-too-high", 10), ("largest", INT32_MAX)):
-            length_beyond_record.invalid(
+            made.flag("LengthBeyondRecord").invalid(
                 f"{name}-length-{slug}",
                 f"the {name}'s length is {length}, more than the rest of the record",
                 batch(Record(raw={f"{name}_length": varint(length)}), Record(offset_delta=1, value=bytes(40))),
@@ -242,14 +198,7 @@ def _lengths_by_codec(made: Theme) -> None:
 
 
 def _offset_delta(made: Theme) -> None:
-    offset_delta_disorder = made.flag(
-        "OffsetDeltaDisorder",
-        "confusion",
-        "The records' offset deltas are negative, repeated or decreasing.",
-        "A consumer that skips offsets below its position loses records. One that trusts the last offset rereads some.",
-        requirements=["RB-OFFSET-3", "RB-OFFSET-4"],
-        harmless=True,
-    )
+    offset_delta_disorder = made.flag("OffsetDeltaDisorder", requirements=["RB-OFFSET-3", "RB-OFFSET-4"], harmless=True)
     cases = (
         ("offset-delta-repeated", (0, 0), "offset-delta-not-increasing"),
         ("offset-delta-decreasing", (1, 0), "offset-delta-not-increasing"),

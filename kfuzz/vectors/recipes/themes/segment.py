@@ -13,26 +13,12 @@ INDEXED_BYTES = 4100
 def theme() -> Theme:
     """The recipes of ``vectors/records/v2/segment.json``."""
     made = Theme("records/v2/segment", "The offsets of a segment's batches, which recovery puts into the indexes.")
-    made.flag(
-        "OffsetsGoBack",
-        "crash",
-        "A batch's offsets are below those of the previous batch.",
-        "The offset index accepts only increasing offsets. If the batch needs an entry, the broker does not start.",
-    )
     _reach(made)
     _order(made)
     return made
 
 
 def _reach(made: Theme) -> None:
-    offset_beyond_index = made.flag(
-        "OffsetBeyondIndex",
-        "integer-overflow",
-        "A segment's offsets are further from its base offset than an index entry's int32 can hold.",
-        "Brokers have written such segments (KAFKA-6264) and then could not load them. A reader that truncates the "
-        "number finds the wrong record.",
-        links=["https://issues.apache.org/jira/browse/KAFKA-6264"],
-    )
     made.valid(
         "offset-at-int32",
         "the second batch's offset is INT32_MAX above the segment's first",
@@ -41,7 +27,7 @@ def _reach(made: Theme) -> None:
         requirements=["SEG-OFFSET-1", "SEG-OFFSET-2"],
         log=accepts(),
     )
-    offset_beyond_index.valid(
+    made.flag("OffsetBeyondIndex").valid(
         "offset-beyond-int32",
         "the second batch's offset is one more than INT32_MAX above the segment's first",
         batch(Record()),

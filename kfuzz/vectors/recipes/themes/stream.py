@@ -64,12 +64,15 @@ def marker(
 
 @dataclass(slots=True)
 class Appends:
-    """Batches sent to a partition, and the broker's answer to each. The batches have base offset 0."""
+    """The steps of a stream: batches sent to a partition, and the broker's answer to each. They have base offset 0."""
 
     steps: list[Step] = field(default_factory=list)
     end: int = 0
     # The first offset of each open transaction, by producer id.
     begun: dict[str, int] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
 
     def accept(self, raw: Raw, *, begins: bool = False, ends: bool = False, verdict: str = "valid") -> Appends:
         """The broker appends the batch, which may begin or end its producer's transaction."""
@@ -84,15 +87,8 @@ class Appends:
 
     def drop(self, raw: Raw, *, at: int) -> Appends:
         """The broker treats the batch as a duplicate of the one appended at offset ``at``."""
-        return self._add(
-            raw,
-            {
-                "outcome": "duplicate",
-                "base_offset": str(at),
-                "finding": "sequence-duplicate",
-                "verdict": "valid",
-            },
-        )
+        finding = "sequence-duplicate"
+        return self._add(raw, {"outcome": "duplicate", "base_offset": str(at), "finding": finding, "verdict": "valid"})
 
     def refuse(self, raw: Raw, finding: str, *, error: str | None = None, verdict: str = "invalid") -> Appends:
         """The broker refuses the batch for ``finding``. If the documents are silent, pass the verdict "acceptable"."""

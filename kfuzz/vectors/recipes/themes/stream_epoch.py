@@ -27,7 +27,7 @@ def _new(made: Theme) -> None:
         made.stream(
             f"new-{slug}-at-zero",
             f"epoch {epoch} follows epoch 3 and begins at sequence 0",
-            *Appends().accept(data(0)).accept(data(0, producer_epoch=epoch)).steps,
+            *Appends().accept(data(0)).accept(data(0, producer_epoch=epoch)),
         )
     for slug, sequence in (("one", 1), ("next-sequence", 2)):
         made.stream(
@@ -35,8 +35,7 @@ def _new(made: Theme) -> None:
             f"a new epoch begins at sequence {sequence}; the documents are silent",
             *Appends()
             .accept(data(0))
-            .refuse(data(sequence, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
-            .steps,
+            .refuse(data(sequence, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable"),
         )
     made.stream(
         "new-refused-then-old",
@@ -44,40 +43,29 @@ def _new(made: Theme) -> None:
         *Appends()
         .accept(data(0))
         .refuse(data(7, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
-        .accept(data(2))
-        .steps,
+        .accept(data(2)),
     )
     made.stream(
         "new-then-gap",
         "in a new epoch, sequences must be consecutive again",
-        *Appends()
-        .accept(data(0))
-        .accept(data(0, producer_epoch=4))
-        .refuse(data(3, producer_epoch=4), "sequence-gap")
-        .steps,
+        *Appends().accept(data(0)).accept(data(0, producer_epoch=4)).refuse(data(3, producer_epoch=4), "sequence-gap"),
         requirements=[*EPOCHS, "SEQ-ORDER-1"],
     )
     made.stream(
         "new-is-no-duplicate",
         "a repeated sequence in a new epoch is a new batch, which then may be sent again",
-        *Appends().accept(data(0)).accept(data(0, producer_epoch=4)).drop(data(0, producer_epoch=4), at=2).steps,
+        *Appends().accept(data(0)).accept(data(0, producer_epoch=4)).drop(data(0, producer_epoch=4), at=2),
         requirements=[*EPOCHS, "SEQ-DUPLICATE-1"],
     )
     made.stream(
         "first-is-not-zero",
         "an unknown producer begins at epoch 90",
-        *Appends().accept(data(0, producer_epoch=90)).steps,
+        *Appends().accept(data(0, producer_epoch=90)),
     )
 
 
 def _stale(made: Theme) -> None:
-    zombie_producer = made.flag(
-        "ZombieProducer",
-        "corruption",
-        "A producer that was replaced continues to write with its old epoch.",
-        "A broker that does not fence it appends data that its successor already wrote, or mixes two transactions.",
-        requirements=EPOCHS,
-    )
+    zombie_producer = made.flag("ZombieProducer", requirements=EPOCHS)
     cases: tuple[tuple[str, str, Raw], ...] = (
         ("next", "continues its sequences", data(2)),
         ("at-zero", "restarts at sequence 0", data(0, 3)),
@@ -91,8 +79,7 @@ def _stale(made: Theme) -> None:
             .accept(data(0))
             .accept(data(0, producer_epoch=4))
             .refuse(zombie, "producer-epoch-stale")
-            .accept(data(2, producer_epoch=4))
-            .steps,
+            .accept(data(2, producer_epoch=4)),
         )
     made.stream(
         "stale-of-one-producer",
@@ -101,17 +88,13 @@ def _stale(made: Theme) -> None:
         .accept(data(0))
         .accept(data(0, producer_id=OTHER))
         .accept(data(0, producer_epoch=4))
-        .accept(data(2, producer_id=OTHER))
-        .steps,
+        .accept(data(2, producer_id=OTHER)),
         requirements=EPOCHS,
     )
     zombie_producer.stream(
         "stale-after-largest",
         "after epoch 32767, epoch 0 is stale: epochs do not wrap",
-        *Appends()
-        .accept(data(0, producer_epoch=INT16_MAX))
-        .refuse(data(0, producer_epoch=0), "producer-epoch-stale")
-        .steps,
+        *Appends().accept(data(0, producer_epoch=INT16_MAX)).refuse(data(0, producer_epoch=0), "producer-epoch-stale"),
     )
 
 
@@ -123,46 +106,44 @@ def _markers(made: Theme) -> None:
     made.stream(
         "marker-of-same-epoch",
         "a marker of the same epoch does not change the sequences",
-        *_open().accept(marker(COMMIT), ends=True).accept(data(2, transactional=True), begins=True).steps,
+        *_open().accept(marker(COMMIT), ends=True).accept(data(2, transactional=True), begins=True),
     )
     made.stream(
         "marker-of-same-epoch-then-zero",
         "after a marker of the same epoch, sequence 0 is an overlap",
-        *_open().accept(marker(COMMIT), ends=True).refuse(data(0, 1, transactional=True), "sequence-overlap").steps,
+        *_open().accept(marker(COMMIT), ends=True).refuse(data(0, 1, transactional=True), "sequence-overlap"),
         requirements=[*MARKERS, "SEQ-ORDER-1"],
     )
     bumped = marker(ABORT, producer_epoch=4)
     made.stream(
         "marker-brings-epoch",
         "an abort marker of epoch 4 fences epoch 3, so that its next batch is stale",
-        *_open().accept(bumped, ends=True).refuse(data(2, transactional=True), "producer-epoch-stale").steps,
+        *_open().accept(bumped, ends=True).refuse(data(2, transactional=True), "producer-epoch-stale"),
         flags=["ZombieProducer"],
     )
     made.stream(
         "marker-brings-epoch-then-zero",
         "after a marker of epoch 4, the producer begins at sequence 0 with epoch 4",
-        *_open().accept(bumped, ends=True).accept(data(0, transactional=True, producer_epoch=4), begins=True).steps,
+        *_open().accept(bumped, ends=True).accept(data(0, transactional=True, producer_epoch=4), begins=True),
     )
     made.stream(
         "marker-brings-epoch-then-next",
         "after a marker of epoch 4, the producer continues at sequence 2 with epoch 4",
         *_open()
         .accept(bumped, ends=True)
-        .refuse(data(2, transactional=True, producer_epoch=4), "sequence-gap", verdict="acceptable")
-        .steps,
+        .refuse(data(2, transactional=True, producer_epoch=4), "sequence-gap", verdict="acceptable"),
     )
     made.stream(
         "marker-stale",
         "a marker of epoch 2 is stale after a batch of epoch 3, so the transaction stays open",
-        *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale").steps,
+        *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale"),
     )
     made.stream(
         "marker-of-unknown-producer-then-seven",
         "the broker knows only a marker of a producer, which then must begin at sequence 0",
         *Appends()
         .accept(marker(ABORT), verdict="acceptable")
-        .refuse(data(7, transactional=True), "sequence-gap", verdict="acceptable")
-        .steps,
+        .refuse(data(7, transactional=True), "sequence-gap", verdict="acceptable"),
         requirements=[*MARKERS, "SEQ-UNKNOWN-1"],
     )
 
@@ -172,28 +153,27 @@ def _own_epoch_each(made: Theme) -> None:
     version_two.stream(
         "version-two-marker-of-next-epoch",
         "with transaction version 2, a marker has the next epoch after its transaction's",
-        *_open().accept(marker(COMMIT, producer_epoch=4), ends=True).steps,
+        *_open().accept(marker(COMMIT, producer_epoch=4), ends=True),
     )
     version_two.stream(
         "version-two-marker-of-same-epoch",
         "with transaction version 2, a marker of the transaction's own epoch is stale",
-        *_open().refuse(marker(COMMIT), "producer-epoch-stale", verdict="acceptable").steps,
+        *_open().refuse(marker(COMMIT), "producer-epoch-stale", verdict="acceptable"),
     )
     version_two.stream(
         "version-two-marker-twice",
         "a marker that is repeated after the end of its transaction has no effect",
         *_open()
         .accept(marker(COMMIT, producer_epoch=4), ends=True)
-        .accept(marker(COMMIT, producer_epoch=4), verdict="acceptable")
-        .steps,
+        .accept(marker(COMMIT, producer_epoch=4), verdict="acceptable"),
     )
     version_two.stream(
         "version-two-marker-of-largest-epoch",
         "there is no epoch after 32767, so a marker of epoch 32767 ends a transaction of that epoch",
-        *_open(producer_epoch=INT16_MAX).accept(marker(COMMIT, producer_epoch=INT16_MAX), ends=True).steps,
+        *_open(producer_epoch=INT16_MAX).accept(marker(COMMIT, producer_epoch=INT16_MAX), ends=True),
     )
     version_two.stream(
         "version-two-marker-of-older-epoch",
         "with transaction version 2, a marker of an epoch before the transaction's is stale",
-        *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale").steps,
+        *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale"),
     )

@@ -33,12 +33,6 @@ MANY_FETCHES = 12
 def theme() -> Theme:
     """The recipes of ``vectors/stream/fetching.json``."""
     made = Stream("stream/fetching", "Fetches that made public clients lose records, or fetch the same bytes for ever.")
-    made.flag(
-        "NothingToShow",
-        "hang",
-        "Nothing of a fetch is returned to the user, or nothing of its end.",
-        "A consumer that goes on after the last record that it returned fetches the same bytes for ever.",
-    )
     _codecs(made)
     _contents(made)
     _markers(made)
@@ -114,7 +108,7 @@ def _contents(made: Stream) -> None:
 
 
 def _markers(made: Stream) -> None:
-    nothing_to_show = made.having(flags=["NothingToShow"])
+    nothing_to_show = made.flag("NothingToShow")
     nothing_to_show.reading(
         "markers-at-the-end",
         "the last two batches are markers: the next fetch begins after them",
@@ -170,7 +164,7 @@ def _markers(made: Stream) -> None:
 
 
 def _ends(made: Stream) -> None:
-    nothing_to_show = made.having(flags=["NothingToShow"], requirements=POSITION)
+    nothing_to_show = made.flag("NothingToShow", requirements=POSITION)
     nothing_to_show.reading(
         "compacted-tail",
         "the fetch begins after the only record that compaction left of a batch; another batch follows",

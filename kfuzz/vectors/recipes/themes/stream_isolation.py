@@ -33,12 +33,6 @@ def theme() -> Theme:
         "stream/isolation",
         "Records returned from a fetch with a list of aborted transactions, and from a log with markers.",
     )
-    made.flag(
-        "AbortedShown",
-        "corruption",
-        "There are records of an aborted transaction, and records that only look like them.",
-        "A reader that filters too little returns aborted records; one that filters too much loses data.",
-    )
     _ends(made)
     _interleaved(made)
     _uncommitted(made.having(isolation="read_uncommitted"))
@@ -53,7 +47,7 @@ def theme() -> Theme:
 
 
 def _ends(made: Stream) -> None:
-    aborted_shown = made.having(flags=["AbortedShown"])
+    aborted_shown = made.flag("AbortedShown")
     made.reading("committed", "a committed transaction is returned", *ended(COMMIT, 0), aborted=())
     aborted_shown.reading("aborted", "an aborted transaction is filtered out", *ended(ABORT, 0))
     aborted_shown.reading(
@@ -88,7 +82,7 @@ def _ends(made: Stream) -> None:
 
 
 def _interleaved(made: Stream) -> None:
-    aborted_shown = made.having(flags=["AbortedShown"])
+    aborted_shown = made.flag("AbortedShown")
     for slug, ends in (
         ("first-aborted", (ABORT, COMMIT)),
         ("second-aborted", (COMMIT, ABORT)),
@@ -115,14 +109,7 @@ def _interleaved(made: Stream) -> None:
 
 
 def _uncommitted(made: Stream) -> None:
-    listed_uncommitted = made.flag(
-        "ListedUncommitted",
-        "lost-data",
-        "The answer lists an aborted transaction, although the consumer is in read_uncommitted.",
-        "A consumer that looks at the list only, and not at its own isolation level, drops records.",
-        links=["franz-go #758", "redpanda #18852"],
-    )
-    listed_uncommitted.reading(
+    made.flag("ListedUncommitted").reading(
         "uncommitted-aborted",
         "with read_uncommitted, an aborted transaction is returned, but not its marker",
         Part(txn(0)),
@@ -176,32 +163,29 @@ def _unstable(made: Stream) -> None:
 
 
 def _aborted_lists(made: Stream) -> None:
-    aborted_shown = made.having(flags=["AbortedShown"])
+    of_consumer = made.having(roles=CONSUMER)
+    aborted_shown = of_consumer.flag("AbortedShown")
     log = (*ended(ABORT, 0), *ended(COMMIT, 3, 2), dropped(txn(6, 4)))
-    aborted_shown.reading(
+    made.flag("AbortedShown").reading(
         "told-unordered",
         "the list of aborted transactions is in descending order",
         *log,
         ending(ABORT, 8),
         aborted=[(PRODUCER, 6), (PRODUCER, 0)],
     )
-    made.reading(
+    of_consumer.reading(
         "told-twice",
         "an aborted transaction is listed twice",
         *log,
         ending(ABORT, 8),
         aborted=[(PRODUCER, 0), (PRODUCER, 6), (PRODUCER, 6)],
-        roles=CONSUMER,
     )
-    aborted_shown.reading(
-        "told-without-marker", "a listed aborted transaction has no marker in the fetch", *log, roles=CONSUMER
-    )
+    aborted_shown.reading("told-without-marker", "a listed aborted transaction has no marker in the fetch", *log)
     aborted_shown.reading(
         "told-for-another-producer",
         "a listed aborted transaction is of a producer without batches in the fetch",
         *ended(COMMIT, 0),
         aborted=[(OTHER, 0)],
-        roles=CONSUMER,
     )
     aborted_shown.reading(
         "told-from-later-offset",
@@ -209,16 +193,14 @@ def _aborted_lists(made: Stream) -> None:
         Part(txn(0)),
         *ended(COMMIT, 2, 2),
         aborted=[(PRODUCER, 5)],
-        roles=CONSUMER,
     )
-    made.reading(
+    of_consumer.reading(
         "told-from-inside-a-batch",
         "the listed first offset is inside a batch; the whole batch is filtered out",
         Part(txn(0)),
         dropped(txn(2, 2, 3)),
         ending(ABORT, 5),
         aborted=[(PRODUCER, 4)],
-        roles=CONSUMER,
     )
     aborted_shown.reading(
         "told-from-before-the-fetch",
@@ -226,10 +208,9 @@ def _aborted_lists(made: Stream) -> None:
         *ended(ABORT, 100, 40),
         *ended(COMMIT, 103, 42),
         aborted=[(PRODUCER, 17)],
-        roles=CONSUMER,
         fetch_offset=100,
     )
-    made.reading(
+    of_consumer.reading(
         "told-but-committed",
         "only an abort marker ends a listed aborted transaction; a commit marker does not",
         dropped(txn(0)),
@@ -237,14 +218,12 @@ def _aborted_lists(made: Stream) -> None:
         *ended(ABORT, 3, 2),
         Part(txn(6, 4)),
         aborted=[(PRODUCER, 0)],
-        roles=CONSUMER,
     )
-    made.reading(
+    of_consumer.reading(
         "told-nothing",
         "no aborted transaction is listed; an abort marker alone filters nothing",
         Part(txn(0)),
         ending(ABORT, 2),
-        roles=CONSUMER,
         aborted=(),
     )
 
@@ -417,18 +396,12 @@ def _control(made: Stream) -> None:
 
 
 def _refused(made: Stream) -> None:
-    marker_unreadable = made.flag(
-        "MarkerUnreadable",
-        "crash",
-        "A producer's control batch has a key that is not a valid version and type.",
-        "A reader that looks for the abort marker raises an exception; one that skips it filters too much.",
-    )
     for slug, what, key in (
         ("null", "is null", None),
         ("short", "has three bytes", b"\x00\x00\x00"),
         ("version-negative", "has version -1", struct.pack(">hh", -1, ABORT)),
     ):
-        marker_unreadable.reading(
+        made.flag("MarkerUnreadable").reading(
             f"marker-key-{slug}",
             f"a marker's key {what}; with read_committed, Kafka refuses it",
             Part(plain(base_offset=0)),
@@ -482,12 +455,7 @@ def _logs(made: Stream) -> None:
         Part(marker(ABORT, base_offset=5, coordinator_epoch=11), shown=False, finding="coordinator-epoch-stale"),
         requirements=requirements,
     )
-    log_unloadable = made.flag(
-        "LogUnloadable",
-        "crash",
-        "A segment has a batch that Kafka's producer state cannot load.",
-        "A broker that loads the segment crashes, and crashes again at each start.",
-    )
+    log_unloadable = made.flag("LogUnloadable")
     log_unloadable.reading(
         "log-plain-batch-inside",
         "a batch that is not transactional is inside its producer's open transaction",

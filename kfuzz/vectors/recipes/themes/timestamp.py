@@ -55,14 +55,7 @@ def _create(made: Theme) -> None:
 
 
 def _log_append(made: Theme) -> None:
-    log_append_time = made.flag(
-        "LogAppendTime",
-        "confusion",
-        "The broker set the time: every record's timestamp is the batch's max timestamp.",
-        "A reader that adds deltas to the base timestamp returns the producer's times instead of the broker's.",
-        links=["kafka_protocol #60", "kafkajs #838", "ruby-kafka #706"],
-        requirements=["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"],
-    )
+    log_append_time = made.flag("LogAppendTime", requirements=["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"])
     records = (Record(), Record(offset_delta=1, timestamp_delta=7), Record(offset_delta=2, timestamp_delta=-9))
     appended = CREATED_MS + 60_000
     log_append_time.valid(
@@ -101,19 +94,13 @@ def _log_append(made: Theme) -> None:
 
 
 def _overflow(made: Theme) -> None:
-    timestamp_overflow = made.flag(
-        "TimestampOverflow",
-        "integer-overflow",
-        "The sum of base timestamp and delta does not fit 64 bits.",
-        "In Kafka the sum wraps. If overflow is an error or undefined, the process may crash.",
-    )
     cases = (
         ("overflow", INT64_MAX, 1),
         ("overflow-twice-largest", INT64_MAX, INT64_MAX),
         ("underflow", -(2**63), -1),
     )
     for slug, base, delta in cases:
-        timestamp_overflow.acceptable(
+        made.flag("TimestampOverflow").acceptable(
             slug,
             f"the base timestamp is {base} and the delta is {delta}; in Kafka the sum wraps",
             batch(
@@ -125,12 +112,6 @@ def _overflow(made: Theme) -> None:
 
 
 def _max(made: Theme) -> None:
-    max_timestamp_wrong = made.flag(
-        "MaxTimestampWrong",
-        "lost-data",
-        "The max timestamp is not the largest timestamp of the records.",
-        "Time indexes and retention use it: a search by time misses records, or retention deletes them early.",
-    )
     two = (Record(timestamp_delta=100), Record(offset_delta=1))
     wrong = (
         ("max-of-last", "is the last record's, as document 001 says, but an earlier record is newer", CREATED_MS),
@@ -138,7 +119,7 @@ def _max(made: Theme) -> None:
         ("max-smallest", "is INT64_MIN", -(2**63)),
     )
     for slug, what, value in wrong:
-        max_timestamp_wrong.acceptable(
+        made.flag("MaxTimestampWrong").acceptable(
             slug,
             f"the max timestamp {what}",
             batch(*two, max_timestamp=value),
@@ -155,16 +136,10 @@ def _max(made: Theme) -> None:
 
 def _odd(made: Theme) -> None:
     """Timestamps that mean "none" together with real timestamps."""
-    max_timestamp_wrong = made.having(
-        flags=["MaxTimestampWrong"], requirements=["RB-TIMESTAMP-2"], finding="max-timestamp-below-records"
+    max_timestamp_wrong = made.flag(
+        "MaxTimestampWrong", requirements=["RB-TIMESTAMP-2"], finding="max-timestamp-below-records"
     )
-    log_append_time = made.having(flags=["LogAppendTime"])
-    timestamp_none = made.flag(
-        "TimestampNone",
-        "confusion",
-        "A timestamp of -1 means none. Here it results from a sum, or occurs together with real timestamps.",
-        "A reader that tests the base for -1 returns no timestamps; one that tests the sum drops a real timestamp.",
-    )
+    timestamp_none = made.flag("TimestampNone")
     first, second = Record(), Record(offset_delta=1, timestamp_delta=5)
     timestamp_none.acceptable(
         "base-none-delta-positive",
@@ -185,7 +160,7 @@ def _odd(made: Theme) -> None:
         requirements=["RB-TIMESTAMP-5"],
         flags=["LogAppendTime", "TimestampNone"],
     )
-    log_append_time.acceptable(
+    made.flag("LogAppendTime").acceptable(
         "log-append-smallest",
         "the batch has LogAppendTime, and the max timestamp is INT64_MIN",
         batch(first, log_append=True, max_timestamp=-(2**63)),

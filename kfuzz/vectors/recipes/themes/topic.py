@@ -24,12 +24,6 @@ def theme() -> Theme:
 
 
 def _compacted(made: Theme) -> None:
-    keyless_in_compacted = made.flag(
-        "KeylessInCompacted",
-        "lost-data",
-        "A record without a key is produced to a compacted topic.",
-        "A broker that stores it can never compact it away, or loses it in compaction.",
-    )
     for codec in ("none", "gzip", "zstd"):
         slug = "" if codec == "none" else f"-{codec}"
         made.valid(
@@ -40,7 +34,7 @@ def _compacted(made: Theme) -> None:
             broker=accepts(),
             topic={"compacted": True},
         )
-        keyless_in_compacted.valid(
+        made.flag("KeylessInCompacted").valid(
             f"compacted-without-key{slug}",
             f"a compacted topic gets two records; the second has no key (codec {codec})",
             batch(Record(), Record(offset_delta=1, key=None), codec=codec),
@@ -51,18 +45,12 @@ def _compacted(made: Theme) -> None:
 
 
 def _timestamps(made: Theme) -> None:
-    timestamp_out_of_range = made.flag(
-        "TimestampOutOfRange",
-        "leniency",
-        "A record is older than message.timestamp.before.max.ms allows.",
-        "Very old or future timestamps make the broker roll segments at once, or delete the records right away.",
-    )
     near: Json = {"now": str(CREATED_MS + 2 * DAY_MS), "timestamp_before_max_ms": str(DAY_MS)}
     far = near | {"timestamp_before_max_ms": str(CENTURY_MS)}
     for codec in ("none", "lz4"):
         slug = "" if codec == "none" else f"-{codec}"
         aged = batch(Record(), codec=codec)
-        timestamp_out_of_range.valid(
+        made.flag("TimestampOutOfRange").valid(
             f"timestamp-too-old{slug}",
             f"the record is two days old, but one day is allowed (codec {codec})",
             aged,
@@ -120,12 +108,6 @@ def _sizes(made: Theme) -> None:
 
 
 def _codecs(made: Theme) -> None:
-    cannot_be_built_anew = made.flag(
-        "CannotBeBuiltAnew",
-        "crash",
-        "Kafka's batch builder refuses the producer fields; it runs if topic and batch have different codecs.",
-        "A rebuild fails with UNKNOWN_SERVER_ERROR. If the codecs agree, the broker stores the batch.",
-    )
     plain = batch(Record(), Record(offset_delta=1, value=None))
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         made.valid(
@@ -150,7 +132,7 @@ def _codecs(made: Theme) -> None:
         ("kept", "producer", accepts()),
         ("rebuilt", "gzip", refuses("rebuild-refused")),
     ):
-        cannot_be_built_anew.valid(
+        made.flag("CannotBeBuiltAnew").valid(
             f"producer-without-epoch-{slug}",
             f"producer id 7 has epoch -1, and the topic's compression.type is {compression}",
             unborn,

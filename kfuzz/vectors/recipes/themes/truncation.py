@@ -54,13 +54,6 @@ def _parts() -> Iterator[tuple[str, bytes, bytes]]:
 
 def _records(made: Theme) -> None:
     """Records that end before or within a field; their length matches the cut."""
-    record_cut = made.flag(
-        "RecordCut",
-        "bounds",
-        "The record ends before its last field; its own length matches the cut.",
-        "A reader that does not check each field reads the next record, or past the end of the buffer.",
-        links=["rskafka #64"],
-    )
     for name, before, data in _parts():
         if name not in NAMES:
             continue
@@ -72,7 +65,7 @@ def _records(made: Theme) -> None:
         if name == "headers[0].key_length":
             # The header count is 2, but no byte is left for the headers.
             finding = "header-count-exceeds-record"
-        record_cut.invalid(
+        made.flag("RecordCut").invalid(
             f"record-ends-in-{_slug(name)}",
             f"the record ends {'within' if len(data) > 1 else 'before'} the {NAMES[name]}; its length matches",
             _cut_record(body),
@@ -94,20 +87,13 @@ def _cut_record(body: bytes) -> Raw:
 
 def _payloads(made: Theme) -> None:
     """Payloads that end within the second record."""
-    payload_cut = made.flag(
-        "PayloadCut",
-        "bounds",
-        "The payload ends within the last record; the record's length claims more bytes.",
-        "A reader that treats it as a partial tail silently drops records of a complete batch.",
-        links=["Dekaf #2065"],
-    )
     first, second = Record(), Record(offset_delta=1, value=b"second value")
     whole = first.encode() + second.encode()
     cuts = {"last-byte": 1, "half": 9, "all-but-length": len(second.encode()) - 1}
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         for slug, missing in cuts.items():
             payload = whole[:-missing]
-            payload_cut.invalid(
+            made.flag("PayloadCut").invalid(
                 f"payload-lacks-{slug}" + ("" if codec == "none" else f"-{codec}"),
                 f"the second record lacks its last {missing} bytes" + ("" if codec == "none" else f" ({codec})"),
                 batch(first, second, codec=codec, payload=stored(codec, payload)),
@@ -118,12 +104,6 @@ def _payloads(made: Theme) -> None:
 
 
 def _headers(made: Theme) -> None:
-    header_cut = made.flag(
-        "HeaderCut",
-        "bounds",
-        "The batch ends within its header, and the batch length matches the cut.",
-        "A reader that unpacks 61 bytes at once reads into the next batch, or past the buffer.",
-    )
     ends = (
         ("leader-epoch", 16, "ends after the leader epoch"),
         ("magic", 17, "ends after the magic"),
@@ -139,7 +119,7 @@ def _headers(made: Theme) -> None:
     )
     for slug, size, what in ends:
         whole = batch(Record(), batch_length=size - 12)
-        header_cut.invalid(
+        made.flag("HeaderCut").invalid(
             f"header-ends-at-{slug}",
             f"the header {what}, and the batch length matches; a whole batch follows",
             Raw(whole.data[:size], whole.layout, whole.batches),

@@ -30,13 +30,6 @@ def _boundaries(made: Theme) -> None:
             batch(Record(key=None, value=bytes(index % 251 for index in range(size)))),
             requirements=["RB-VARINT-1"],
         )
-    made.flag(
-        "TimestampDeltaWide",
-        "integer-overflow",
-        "The timestamp delta needs more than 32 bits: it is a varlong, not a varint.",
-        "A reader that decodes it as a varint loses its position and misreads the fields that follow.",
-        links=["kafka-protocol-rs #158"],
-    )
     deltas = (
         ("one-byte-largest", 63),
         ("two-bytes-smallest", 64),
@@ -129,12 +122,6 @@ def _widths(made: Theme) -> None:
 
 
 def _overlong(made: Theme) -> None:
-    varint_overlong = made.flag(
-        "VarintOverlong",
-        "strictness",
-        "A varint is padded with groups of zero bits.",
-        "Readers of Protocol Buffers accept it, and so does Kafka. Others refuse a batch that a broker has stored.",
-    )
     fields = (
         ("record-length", "length", 8, 5),
         ("timestamp-delta", "timestamp_delta", 0, 10),
@@ -144,21 +131,14 @@ def _overlong(made: Theme) -> None:
         ("header-count", "header_count", 0, 5),
     )
     for slug, name, value, size in fields:
-        varint_overlong.acceptable(
+        made.flag("VarintOverlong").acceptable(
             f"{slug}-overlong",
             f"the {slug.replace('-', ' ')} takes {size} bytes, but one is enough",
             batch(Record(raw={name: overlong(value, size)})),
             requirements=["RB-VARINT-2"],
             finding="varint-overlong",
         )
-    varint_excess_bits = made.flag(
-        "VarintExcessBits",
-        "confusion",
-        "The last byte of the longest varint has bits that do not fit the type.",
-        "Kafka drops these bits. A reader that keeps them reads another value from the same bytes.",
-        requirements=["RB-VARINT-2"],
-        finding="varint-excess-bits",
-    )
+    varint_excess_bits = made.flag("VarintExcessBits", requirements=["RB-VARINT-2"], finding="varint-excess-bits")
     varint_excess_bits.acceptable(
         "key-length-excess-bits",
         "the fifth byte of the key length has bits above the 32nd; without them the length is 1",
@@ -190,7 +170,7 @@ def with_header(raw: dict[str, bytes]) -> Record:
 
 
 def _overlong_by_width(made: Theme) -> None:
-    varint_overlong = made.having(flags=["VarintOverlong"], finding="varint-overlong")
+    varint_overlong = made.flag("VarintOverlong", finding="varint-overlong")
     for slug, name, value, widest in FIELDS:
         sizes = {2, widest} if slug.startswith("header-") and slug != "header-count" else {2}
         if slug == "timestamp-delta":
@@ -232,9 +212,7 @@ def _excess_bits(made: Theme) -> None:
 
 def _cut(made: Theme) -> None:
     """Varints that are incomplete because the record ends, and varints that never end."""
-    varint_too_long = made.having(
-        flags=["VarintTooLong"], requirements=["RB-VARINT-1"], finding="varint-too-long", budget=SMALL
-    )
+    varint_too_long = made.flag("VarintTooLong", requirements=["RB-VARINT-1"], finding="varint-too-long", budget=SMALL)
     parts = Record(headers=[(b"h", b"vv")]).parts()[1:]
     cut = {"offset_delta", "key_length", "value_length", "headers[0].key_length", "headers[0].value_length"}
     for index, (name, _) in enumerate(parts):
@@ -268,13 +246,6 @@ def _cut(made: Theme) -> None:
 
 
 def _too_long(made: Theme) -> None:
-    varint_too_long = made.flag(
-        "VarintTooLong",
-        "hang",
-        "A varint does not end within its five (varlong: ten) bytes.",
-        "A reader that keeps shifting reads past the record, or shifts by more bits than the type has.",
-        links=["kafkajs #1793"],
-    )
     fields = (
         ("record-length-six-bytes", "length", overlong(8, 6)),
         ("record-length-endless", "length", b"\xff" * 12),
@@ -285,7 +256,7 @@ def _too_long(made: Theme) -> None:
         ("header-count-six-bytes", "header_count", overlong(0, 6)),
     )
     for slug, name, data in fields:
-        varint_too_long.invalid(
+        made.flag("VarintTooLong").invalid(
             slug,
             f"the record's {name.replace('_', ' ')} is a varint of {len(data)} bytes",
             batch(Record(raw={name: data})),
@@ -293,15 +264,7 @@ def _too_long(made: Theme) -> None:
             finding="varint-too-long",
             budget=SMALL,
         )
-    varint_cut = made.flag(
-        "VarintCut",
-        "bounds",
-        "The bytes end in the middle of a varint.",
-        "A reader that does not check each byte reads past the end of the buffer.",
-        links=["kafkajs #1793"],
-        requirements=["RB-VARINT-1", "RB-RECORD-1"],
-        finding="record-truncated",
-    )
+    varint_cut = made.flag("VarintCut", requirements=["RB-VARINT-1", "RB-RECORD-1"], finding="record-truncated")
     varint_cut.invalid(
         "record-length-cut", "the batch ends within the first record's length", batch(payload=b"\x80", record_count=1)
     )

@@ -32,13 +32,7 @@ def common(made: Theme, magic: int) -> None:
 
 
 def _without_contents(made: Theme, magic: int) -> None:
-    wrapper_without_contents = made.flag(
-        "WrapperWithoutContents",
-        "crash",
-        "A message names a codec, but its value is null or has no bytes, so there is nothing to decompress.",
-        "A reader that gives the value to a decompressor unchecked crashes, or returns a record that nobody sent.",
-        budget=SMALL,
-    )
+    wrapper_without_contents = made.flag("WrapperWithoutContents", budget=SMALL)
 
     def refused(slug: str, summary: str, raw: Raw, finding: str, *, log: bool) -> None:
         wrapper_without_contents.invalid(
@@ -110,13 +104,7 @@ def _nested(magic: int, codec: str, levels: int) -> Raw:
 
 def _deep(made: Theme, magic: int) -> None:
     wrapper_nested_deep = made.flag(
-        "WrapperNestedDeep",
-        "crash",
-        "Hundreds of wrappers are inside one another; Kafka refuses the second one.",
-        "A reader that calls itself for each level overflows the stack, which ends the process in many languages.",
-        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
-        finding="wrapper-nested",
-        budget=SMALL,
+        "WrapperNestedDeep", requirements=["MS-WRAPPER-2", "RB-CODEC-6"], finding="wrapper-nested", budget=SMALL
     )
     for codec, depths in (("gzip", (100, 500)), ("snappy", (300,)), ("lz4", (300,))):
         for levels in depths:

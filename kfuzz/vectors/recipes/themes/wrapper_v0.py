@@ -18,14 +18,7 @@ def theme() -> Theme:
 
 def _old_lz4(made: Theme) -> None:
     """Frames of Kafka before 0.10, which is the only software that wrote lz4 wrappers of magic 0."""
-    lz4_checksum_of_old_producers = made.flag(
-        "Lz4ChecksumOfOldProducers",
-        "lost-data",
-        "The lz4 frame's header checksum covers the frame's magic too, as in every release of Kafka before 0.10.",
-        "A reader that refuses it cannot read what those producers wrote.",
-        links=["KAFKA-3160"],
-        requirements=["RB-LZ4-1", "MS-WRAPPER-1"],
-    )
+    lz4_checksum_of_old_producers = made.flag("Lz4ChecksumOfOldProducers", requirements=["RB-LZ4-1", "MS-WRAPPER-1"])
     inner = three(0, first_of(0))
     plain = b"".join(raw.data for raw in inner)
     half = len(plain) // 2

@@ -18,13 +18,6 @@ def theme() -> Theme:
 
 def _old_lz4(made: Theme) -> None:
     """Kafka wrote the right checksum from magic 1 on, and requires it there."""
-    lz4_checksum_of_old_producers = made.flag(
-        "Lz4ChecksumOfOldProducers",
-        "confusion",
-        "The lz4 frame's header checksum covers the frame's magic too. Only magic 0 has such frames.",
-        "A reader that ignores the checksum everywhere does not notice a damaged header.",
-        links=["KAFKA-3160"],
-    )
     plain = b"".join(raw.data for raw in three(1))
     cases = (
         ("", "the wrapper's lz4 frame has the header checksum of old producers", three(1), old_lz4(plain)),
@@ -36,7 +29,7 @@ def _old_lz4(made: Theme) -> None:
         ),
     )
     for slug, summary, inner, stream in cases:
-        lz4_checksum_of_old_producers.invalid(
+        made.flag("Lz4ChecksumOfOldProducers").invalid(
             f"lz4-of-old-producer{slug}",
             summary,
             wrapper(1, inner, "lz4", offset=len(inner) - 1, stream=stream, hostile=["value"]),
