@@ -17,8 +17,8 @@ from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values, Workload
 
-__all__ = ["ABORTING", "BUSY", "SegmentBytes", "copy_of", "digests", "generate_segment", "once", "rows_of", "run"]
-
+# The workload with a bit of everything: all codecs and magics, headers, producers and transactions.
+MIXED = Path(__file__).parents[1] / "spark_jobs" / "workloads" / "mixed.toml"
 BUSY = Topic(
     "busy",
     partitions=3,
@@ -84,6 +84,18 @@ def copy_of(name: str) -> Any:
 def rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     """The rows of Arrow batches."""
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+def in_ms(found: Iterable[dict[str, Any]], column: str) -> list[dict[str, Any]]:
+    """The rows with the timestamps of a column in milliseconds."""
+    return [row | {column: row[column] and round(row[column].timestamp() * 1000)} for row in found]
+
+
+def flip(path: Path, at: int, bits: int = 1) -> None:
+    """Change some bits of a byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= bits
+    path.write_bytes(data)
 
 
 def run(*arguments: object) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build, require_tool
 
 from benchmarks.__main__ import main
 from benchmarks.measure import NotTheSameWork, confirm
@@ -58,8 +58,7 @@ def test_every_path_without_a_process_has_a_line(tmp_path: Path) -> None:
 @pytest.mark.java
 @pytest.mark.nightly
 def test_every_path_beside_another_tool_has_a_line(tmp_path: Path) -> None:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     require_tool("kcat", "apt-get install kcat")
     measured(tmp_path, DUMPS)
 

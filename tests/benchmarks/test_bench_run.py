@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
 
 from benchmarks import kfuzz_work, peers
 from benchmarks.__main__ import main
@@ -122,8 +122,7 @@ def test_every_codec_has_a_path_for_each_way() -> None:
 @pytest.mark.java
 @pytest.mark.nightly
 def test_kafka_clients_does_the_same_work_on_every_path(tmp_path: Path) -> None:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK and Maven")
+    require_kafka_build()
     assert main(["--quick", "--peer", "kafka-clients", "--out", str(tmp_path)]) == 0
     left_out = {*WITHOUT_PEERS, "encode-v0", "encode-v1"}
     paths = [path for path in RECORD_PATHS if path not in left_out and "call-" not in path]

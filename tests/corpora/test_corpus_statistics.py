@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_corpora import generate_segment, run
+from made_corpora import flip, generate_segment, run
 from ready_workloads import CLEAN, small
 
 from kfuzz.corpora.clock import clock_of, first_units
@@ -300,9 +300,7 @@ def test_a_wrong_distribution_ends_with_exit_code_1(
 def test_damage_ends_a_segment_and_is_reported_by_verification_alone(tmp_path: Path) -> None:
     generate(Workload(topics=(Topic("uniform"),), size=2 * MIB), tmp_path / "out")
     [log] = (tmp_path / "out").rglob("*.log")
-    data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
-    log.write_bytes(data)
+    flip(log, log.stat().st_size // 2)
     checks, _ = check_statistics(Corpus.open(tmp_path / "out"))
     assert 0 < checks[0].count < 2 * MIB / 120
     log.write_bytes(b"")

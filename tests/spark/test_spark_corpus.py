@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from made_corpora import digests
+from made_corpora import digests, flip
 from signals import interrupt_when, start
 
 from kfuzz.corpora.generation import generate as generate_here
@@ -264,10 +264,7 @@ def test_a_job_that_failed_is_resumed_and_only_the_rest_is_written(
     with pytest.raises(UsageError, match="add --resume"):
         generate(spark, WORKLOAD, out, tasks=3, write=write)
     logs = {path: path.stat().st_mtime_ns for path in out.glob("*/*.log")}
-    flipped = min(logs)
-    content = bytearray(flipped.read_bytes())
-    content[500] ^= 1
-    flipped.write_bytes(content)
+    flip(min(logs), 500)
     for path in notes.iterdir():
         path.unlink()
     (notes / "mended").write_text("")
@@ -330,9 +327,7 @@ def test_verification_on_spark_finds_what_one_process_finds(spark: Any, tmp_path
     generate_here(WORKLOAD, out)
     assert verify(spark, out, tasks=3)[1] == []
     logs = sorted(out.glob("*/*.log"))
-    damaged = bytearray(logs[0].read_bytes())
-    damaged[len(damaged) // 2] ^= 0x10
-    logs[0].write_bytes(damaged)
+    flip(logs[0], logs[0].stat().st_size // 2, 0x10)
     logs[1].with_suffix(".index").unlink()
     logs[2].with_suffix(".timeindex").write_bytes(b"")
     (out / "stray").write_text("")
