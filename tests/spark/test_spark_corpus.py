@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from corpora.s3_server import s3
 from made_corpora import digests, flip
 from signals import interrupt_when, start
 
@@ -23,6 +24,8 @@ from kfuzz.corpora.verification import verify as verify_here
 from kfuzz.corpora.workload import KIB, MIB, Workload, load, render
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import cannot_write
+
+__all__ = ["s3"]
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
@@ -287,35 +290,17 @@ def test_executors_with_disks_of_their_own_end_in_one_sentence(spark: Any, tmp_p
 
 
 @pytest.mark.nightly
-def test_a_job_writes_to_s3_what_one_process_writes_to_a_directory(tmp_path: Path) -> None:
+def test_a_job_writes_to_s3_what_one_process_writes_to_a_directory(s3: Any, tmp_path: Path) -> None:
     """In a process of its own, because workers have the environment that Java was started with."""
-    server = (
-        "import os, subprocess, sys\n"
-        "from moto.server import ThreadedMotoServer\n"
-        "server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)\n"
-        "server.start()\n"
-        "host, port = server.get_host_and_port()\n"
-        "os.environ.update(AWS_ACCESS_KEY_ID='t', AWS_SECRET_ACCESS_KEY='t', AWS_DEFAULT_REGION='us-east-1')\n"
-        "os.environ['AWS_ENDPOINT_URL'] = f'http://{host}:{port}'\n"
-        "import s3fs\n"
-        "fs = s3fs.S3FileSystem()\n"
-        "fs.mkdir('corpora')\n"
-        "code = subprocess.call([sys.executable, *sys.argv[1:]])\n"
-        "fs.invalidate_cache()\n"
-        "fs.get('corpora/spark', 'copy', recursive=True)\n"
-        "sys.exit(code)\n"
-    )
-    workload = tmp_path / "w.toml"
-    workload.write_text(render(WORKLOAD))
-    job = [JOBS / "generate_corpus.py", "--workload", workload, "--out", "s3://corpora/spark", "--verify"]
-    running = start(
-        [sys.executable, "-c", server, *job, "--master", "local[2]", "--tasks", "3"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(JOBS.parent)},
-    )
+    (tmp_path / "w.toml").write_text(render(WORKLOAD))
+    place = f"corpora/{tmp_path.name}"
+    job = [JOBS / "generate_corpus.py", "--workload", tmp_path / "w.toml", "--out", f"s3://{place}", "--verify"]
+    environment = {**os.environ, "PYTHONPATH": str(JOBS.parent)}
+    running = start([sys.executable, *job, "--master", "local[2]", "--tasks", "3"], cwd=tmp_path, env=environment)
     told, wrong = running.communicate(timeout=300)
     assert running.returncode == 0, wrong
-    assert "s3://corpora/spark: no problem in" in told
+    assert f"s3://{place}: no problem in" in told
+    s3.get(place, str(tmp_path / "copy"), recursive=True)
     generate_here(WORKLOAD, tmp_path / "here")
     assert digests(tmp_path / "copy") == digests(tmp_path / "here")
 
