@@ -50,13 +50,11 @@ class Watch:
     """Takes the numbers of ended tasks and of failed attempts, and shows them."""
 
     show: Callable[[int, int], None]
-    done: int = 0
     failed: int = 0
 
     def set_done(self, done: int) -> None:
         """Report how many tasks have ended."""
-        self.done = done
-        self.show(self.done, self.failed)
+        self.show(done, self.failed)
 
     def set_failed(self, failed: int) -> None:
         """Report how many attempts at tasks have failed; their tasks start again."""
