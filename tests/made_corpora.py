@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
+from kfuzz import records
 from kfuzz.cli.main import main
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values, Workload
+from kfuzz.records import RecordBatch
 
 # The workload with a bit of everything: all codecs and magics, headers, producers and transactions.
 MIXED = Path(__file__).parents[1] / "spark_jobs" / "workloads" / "mixed.toml"
@@ -57,6 +59,14 @@ def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
     making = synthesiser(segment, workload.index_interval_bytes)
     log = b"".join(bytes(making.view[:used]) for used in iter(making.fill, 0))
     return SegmentBytes(log, making.offset_index_bytes(), making.time_index_bytes(), making.transaction_index_bytes())
+
+
+def batches_of(segment: Segment, workload: Workload) -> list[RecordBatch]:
+    """The batches of ``segment``, which have no finding."""
+    reading = records.read(generate_segment(segment, workload).log, profile="strict")
+    assert reading.findings == []
+    assert not reading.partial_tail
+    return reading.batches
 
 
 def once(workload: Workload, scope: Any = "module") -> Any:
