@@ -157,6 +157,12 @@ def require_tool(name: str, remedy: str) -> str:
     return path if path else missing(name, remedy)
 
 
+def require_kafka_build() -> None:
+    """Skip (with CI=true, fail) where Apache Kafka cannot be built and started."""
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+
+
 def the_testee(name: str) -> Any:
     """The testee with this name or label. If something that it needs is missing, skip (with CI=true, fail)."""
     from kfuzz.conformance.protocol.testees import all_testees
@@ -200,8 +206,7 @@ def broker() -> Iterator[Any]:
 
     from kfuzz.conformance.broker.real import Broker
 
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     with Broker(SETTINGS) as running:
         yield running
 

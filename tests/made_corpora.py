@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
+from kfuzz import records
 from kfuzz.cli.main import main
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values, Workload
+from kfuzz.records import RecordBatch
 
-__all__ = ["ABORTING", "BUSY", "SegmentBytes", "copy_of", "digests", "generate_segment", "once", "rows_of", "run"]
-
+# The workload with a bit of everything: all codecs and magics, headers, producers and transactions.
+MIXED = Path(__file__).parents[1] / "spark_jobs" / "workloads" / "mixed.toml"
 BUSY = Topic(
     "busy",
     partitions=3,
@@ -59,6 +61,14 @@ def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
     return SegmentBytes(log, making.offset_index_bytes(), making.time_index_bytes(), making.transaction_index_bytes())
 
 
+def batches_of(segment: Segment, workload: Workload) -> list[RecordBatch]:
+    """The batches of ``segment``, which have no finding."""
+    reading = records.read(generate_segment(segment, workload).log, profile="strict")
+    assert reading.findings == []
+    assert not reading.partial_tail
+    return reading.batches
+
+
 def once(workload: Workload, scope: Any = "module") -> Any:
     """A fixture: the folder of this corpus, which is made once."""
 
@@ -84,6 +94,18 @@ def copy_of(name: str) -> Any:
 def rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     """The rows of Arrow batches."""
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+def in_ms(found: Iterable[dict[str, Any]], column: str) -> list[dict[str, Any]]:
+    """The rows with the timestamps of a column in milliseconds."""
+    return [row | {column: row[column] and round(row[column].timestamp() * 1000)} for row in found]
+
+
+def flip(path: Path, at: int, bits: int = 1) -> None:
+    """Change some bits of a byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= bits
+    path.write_bytes(data)
 
 
 def run(*arguments: object) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, groupby
 from math import gcd
 
 from kfuzz.corpora.workload import DAY_HOURS, Timestamps
@@ -91,11 +91,8 @@ def clock_of(timestamps: Timestamps) -> Clock:
         start_ms = end_ms
     units_per_offset = sum(weights) * 1000
     divisor = gcd(units_per_offset, *(piece.rate for piece in pieces))
-    merged: list[Piece] = []
-    for piece in pieces:
-        if merged and merged[-1].rate == piece.rate // divisor:
-            merged.pop()
-        merged.append(Piece(piece.end_ms, piece.rate // divisor))
+    runs = groupby(pieces, key=lambda piece: piece.rate // divisor)
+    merged = [Piece([piece.end_ms for piece in run][-1], rate) for rate, run in runs]
     starts = [0, *(piece.end_ms for piece in merged)]
     before = accumulate(
         ((piece.end_ms - start) * piece.rate for start, piece in zip(starts, merged, strict=False)), initial=0

@@ -17,6 +17,7 @@ from kfuzz.corpora.draws cimport (
     threshold,
     to_range,
 )
+from kfuzz.wire.io.sink cimport put_int8
 from kfuzz.wire.io.splitmix cimport mix
 
 cdef enum:
@@ -116,11 +117,9 @@ cdef class JsonWriter:
             elif key_size < 0:
                 p = put_text(p, b"null", 4)
             else:
-                p[0] = c'"'
-                p += 1
+                p = put_int8(p, c'"')
                 p = put_number(p, key, key_size) if key_is_number else put_key(p, key, key_size)
-                p[0] = c'"'
-                p += 1
+                p = put_int8(p, c'"')
         return p
 
 
@@ -148,15 +147,12 @@ cdef uint8_t *put_words(uint8_t *p, const uint8_t *texts, const choice_t *c, con
     """Write words from the choices at ``c``, each equally likely, with a space between them, in quotes."""
     cdef int64_t count = draw(&s.numbers, low(u))
     cdef int64_t i
-    p[0] = c'"'
-    p += 1
+    p = put_int8(p, c'"')
     for i in range(count):
         if i > 0:
-            p[0] = c' '
-            p += 1
+            p = put_int8(p, c' ')
         p = put_pick(p, texts, c, s.choice_count, high(cell(mix(u), <uint64_t> i)))
-    p[0] = c'"'
-    return p + 1
+    return put_int8(p, c'"')
 
 
 cdef uint8_t *put_decimal(uint8_t *p, int64_t number, int decimals) noexcept nogil:
@@ -165,8 +161,7 @@ cdef uint8_t *put_decimal(uint8_t *p, int64_t number, int decimals) noexcept nog
     cdef uint64_t left
     cdef int32_t size = 1
     if number < 0:
-        p[0] = c'-'
-        p += 1
+        p = put_int8(p, c'-')
         rest = 0 - rest
     left = rest
     while left >= 10:
@@ -204,13 +199,11 @@ cdef uint8_t *put_date(uint8_t *p, int64_t timestamp) noexcept nogil:
     p = put_part(p, c':', ms // 60000 % 60, 2)
     p = put_part(p, c':', ms // 1000 % 60, 2)
     p = put_part(p, c'.', ms % 1000, 3)
-    p[0], p[1] = c'Z', c'"'
-    return p + 2
+    return put_int8(put_int8(p, c'Z'), c'"')
 
 
 cdef inline uint8_t *put_part(uint8_t *p, uint8_t before, int64_t number, int32_t size) noexcept nogil:
-    p[0] = before
-    return put_number(p + 1, <uint64_t> number, size)
+    return put_number(put_int8(p, before), <uint64_t> number, size)
 
 
 cdef uint8_t *put_uuid(uint8_t *p, uint64_t first, uint64_t second) noexcept nogil:
@@ -219,14 +212,10 @@ cdef uint8_t *put_uuid(uint8_t *p, uint64_t first, uint64_t second) noexcept nog
     cdef uint64_t word
     first = first & ~(<uint64_t> 0xf000) | 0x4000
     second = second & 0x3fffffffffffffffULL | 0x8000000000000000ULL
-    p[0] = c'"'
-    p += 1
+    p = put_int8(p, c'"')
     for i in range(32):
         word = first if i < 16 else second
         if i == 8 or i == 12 or i == 16 or i == 20:
-            p[0] = c'-'
-            p += 1
-        p[0] = hexadecimal[word >> (60 - 4 * (i & 15)) & 15]
-        p += 1
-    p[0] = c'"'
-    return p + 1
+            p = put_int8(p, c'-')
+        p = put_int8(p, hexadecimal[word >> (60 - 4 * (i & 15)) & 15])
+    return put_int8(p, c'"')

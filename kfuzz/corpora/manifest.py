@@ -225,10 +225,8 @@ class Manifest:
 
     def distinct(self, column: str) -> list[str]:
         """The different values of a column of texts, sorted."""
-        found: set[str] = set()
-        for batch in self.batches([column]):
-            found.update(str(value) for value in batch.column(column).unique().to_pylist())
-        return sorted(found)
+        found = (batch.column(column).unique().to_pylist() for batch in self.batches([column]))
+        return sorted({str(value) for values in found for value in values})
 
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[pq.ParquetFile]:

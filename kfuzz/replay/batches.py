@@ -18,7 +18,7 @@ from kfuzz import records
 from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import DecodeError, EncodeError, UsageError
 from kfuzz.kafka import INT32_MAX, NO_TIMESTAMP
-from kfuzz.logs.segments import Segment, Starts, find_segments
+from kfuzz.logs.segments import Segment, Starts, batch_bytes, find_segments
 from kfuzz.mapped import became_shorter, mapped, require_whole
 from kfuzz.records import Limits, Record, Topic
 from kfuzz.records.builder import rebuild
@@ -30,7 +30,6 @@ from kfuzz.wire.io.layout import (
     CODEC_MASK,
     CONTROL,
     HEADER_AT,
-    LOG_OVERHEAD,
     MAGIC_AT,
     TRANSACTIONAL,
 )
@@ -193,11 +192,8 @@ class _Reader:
                 window = WINDOW_BYTES
                 continue
             notes = next_frame(view, 0)[2]
-            needed = 0
-            if len(view) >= LOG_OVERHEAD:
-                needed = LOG_OVERHEAD + int.from_bytes(view[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big", signed=True)
             # The window may have less than one batch.
-            if not notes and len(view) < needed <= end - at:
+            if not notes and len(view) < (needed := batch_bytes(view)) <= end - at:
                 window = needed
                 continue
             after = self._after(at, end)

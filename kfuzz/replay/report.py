@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from kfuzz.errors import needs
+from kfuzz.units import counted
 
 # Latencies from 1 µs to an hour, with an error of at most 0.1 %.
 LATENCY_US_MAX: Final = 3_600_000_000
@@ -236,11 +237,7 @@ class Report:
 
 
 def _counted(count: Count) -> str:
-    return f"{_batches(count.batches)}, {count.records} records, {count.bytes / 1e6:.1f} MB"
-
-
-def _batches(number: int) -> str:
-    return "1 batch" if number == 1 else f"{number} batches"
+    return f"{counted(count.batches, 'batch', 'batches')}, {count.records} records, {count.bytes / 1e6:.1f} MB"
 
 
 def _topic_lines(name: str, topic: TopicReport) -> Iterator[str]:
@@ -252,13 +249,13 @@ def _topic_lines(name: str, topic: TopicReport) -> Iterator[str]:
     if topic.converted.batches:
         yield f"{name}: converted: {_counted(topic.converted)}"
     if topic.dropped.batches:
-        yield f"{name}: left out: {_batches(topic.dropped.batches)} without records"
+        yield f"{name}: left out: {counted(topic.dropped.batches, 'batch', 'batches')} without records"
     for reason, count in sorted(topic.refused.items()):
         yield f"{name}: not sent: {_counted(count)}: {reason}"
     for (partition, error), count in sorted(topic.failed.items()):
         yield f"{name}-{partition}: failed: {_counted(count)}: {error}"
     for error, times in sorted(topic.retried.items()):
-        yield f"{name}: sent again: {_batches(times)}: {error}"
+        yield f"{name}: sent again: {counted(times, 'batch', 'batches')}: {error}"
     if topic.reordered:
         yield f"{name}: out of order: {topic.reordered} records came after later ones, because they were sent again"
     if topic.repeated:

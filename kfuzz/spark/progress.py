@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kfuzz.display import PLAIN_INTERVAL_S
+from kfuzz.units import counted
 
 # A job of hours needs no line every five seconds in its log.
 PLAIN_INTERVAL_MAX_S = 60.0
@@ -40,7 +41,7 @@ class Job:
             parts.append(f"{size / 1e6 / seconds:.0f} MB/s")
             parts.append(f"{_duration(seconds * (self.tasks - done) / done)} left")
         if failed:
-            parts.append(f"{failed} failed {'attempt' if failed == 1 else 'attempts'}")
+            parts.append(counted(failed, "failed attempt"))
         return f"{self.verb}: {', '.join(parts)}"
 
 
@@ -49,13 +50,11 @@ class Watch:
     """Takes the numbers of ended tasks and of failed attempts, and shows them."""
 
     show: Callable[[int, int], None]
-    done: int = 0
     failed: int = 0
 
     def set_done(self, done: int) -> None:
         """Report how many tasks have ended."""
-        self.done = done
-        self.show(self.done, self.failed)
+        self.show(done, self.failed)
 
     def set_failed(self, failed: int) -> None:
         """Report how many attempts at tasks have failed; their tasks start again."""

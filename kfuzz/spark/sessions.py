@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -49,25 +46,7 @@ PYTHON_SAFE_PATH = "PYTHONSAFEPATH"
 SAFE_PATH_IS_OURS = "KFUZZ_SAFE_PATH"
 LOG_LEVEL = "spark.log.level"
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
-LOGGING = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %p %c{1}: %m%n
-# Spark treats Python's gateway as a shell, and sets its own log level for shells unless this logger has a level.
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
-# The driver gets an exception with all details of a failed task, so executors need not log it.
-logger.tasks.name = org.apache.spark.scheduler
-logger.tasks.level = off
-logger.executor.name = org.apache.spark.executor
-logger.executor.level = off
-logger.context.name = org.apache.spark.TaskContextImpl
-logger.context.level = off
-"""
+LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
@@ -87,7 +66,7 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         ensure_java()
         master = master or "local[*]"
-        settings |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_logging()}"}
+        settings |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
         settings |= _driver_address(master)
     elif not SparkConf().contains(LOG_LEVEL):
         settings[LOG_LEVEL] = "OFF"
@@ -336,11 +315,3 @@ def reason(text: str) -> str:
         )
     # The text of a kfuzz error is already a full sentence.
     return message if kind in errors.__all__ else f"{kind}: {message}"
-
-
-def _logging() -> Path:
-    directory = Path(tempfile.mkdtemp(prefix="kfuzz-spark-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    path = directory / "log4j2.properties"
-    path.write_text(LOGGING)
-    return path

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build, require_tool
+from results import rows_of
 
 from benchmarks.__main__ import main
 from benchmarks.measure import NotTheSameWork, confirm
@@ -22,11 +22,7 @@ IN_MEMORY = [path for path in FILE_PATHS if path not in (*DUMPS, *PROXIES, AVRO)
 
 def measured(place: Path, paths: list[str]) -> None:
     assert main(["--quick", "--in", str(place / "in"), "--out", str(place / "out"), "--path", *paths]) == 0
-    with (place / "out" / "results.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert list(dict.fromkeys(row["path"] for row in rows)) == paths
-    for row in rows:
-        assert 0 < float(row["ratio_min"]) <= float(row["ratio_median"]) <= float(row["ratio_max"])
+    assert list(dict.fromkeys(row["path"] for row in rows_of(place / "out"))) == paths
     assert list((place / "in").iterdir()) == []
 
 
@@ -58,8 +54,7 @@ def test_every_path_without_a_process_has_a_line(tmp_path: Path) -> None:
 @pytest.mark.java
 @pytest.mark.nightly
 def test_every_path_beside_another_tool_has_a_line(tmp_path: Path) -> None:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     require_tool("kcat", "apt-get install kcat")
     measured(tmp_path, DUMPS)
 

@@ -5,7 +5,6 @@ Nothing here asserts a speed.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import missing
+from results import rows_of
 
 from benchmarks import message_work
 from benchmarks.__main__ import main
@@ -45,13 +45,9 @@ SMALL = ("dicts-messages-small",)
 def test_a_quick_run_writes_every_path_against_every_peer(paths: tuple[str, ...], tmp_path: Path) -> None:
     kio()
     assert main(["--quick", "--path", *paths, "--out", str(tmp_path)]) == 0
-    with (tmp_path / "results.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
     against = {path: ["marshal"] * path.startswith("dicts-") + ["kafka-python", "kio"] for path in paths}
     expected = [(path, "kfuzz", peer) for path in paths for peer in against[path]]
-    assert [(row["path"], row["subject"], row["peer"]) for row in rows] == expected
-    for row in rows:
-        assert 0 < float(row["ratio_min"]) <= float(row["ratio_median"]) <= float(row["ratio_max"])
+    assert [(row["path"], row["subject"], row["peer"]) for row in rows_of(tmp_path)] == expected
 
 
 def names_of(definition: Definition, version: int) -> set[str]:

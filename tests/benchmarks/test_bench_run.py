@@ -5,7 +5,6 @@ Nothing here asserts a speed.
 
 from __future__ import annotations
 
-import csv
 import shutil
 import sys
 from collections.abc import Callable
@@ -13,7 +12,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
+from results import COLUMNS, rows_of
 
 from benchmarks import kfuzz_work, peers
 from benchmarks.__main__ import main
@@ -26,7 +26,6 @@ from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.records import CODECS
 
-COLUMNS = ["path", "subject", "peer", "ratio_median", "ratio_min", "ratio_max"]
 SET = MixedSet(2)
 
 
@@ -40,14 +39,6 @@ WITHOUT_PEERS = {
 }
 
 CONTEST = [Contest("kfuzz", "peer", ("peer",))]
-
-
-def rows_of(folder: Path) -> list[dict[str, str]]:
-    with (folder / "results.csv").open(newline="") as file:
-        lines = csv.DictReader(file)
-        rows = list(lines)
-    assert lines.fieldnames == COLUMNS
-    return rows
 
 
 # One of each kind: each path starts a process for each contestant.
@@ -64,16 +55,13 @@ SOME_PATHS = ("eager-records", "verify-corpus-mixed")
 def test_a_quick_run_writes_paths_of_records_against_every_python_peer(tmp_path: Path, paths: tuple[str, ...]) -> None:
     arguments = ["--quick", "--path", *paths, "--peer", "aiokafka", "kafka-python"]
     assert main([*arguments, "--out", str(tmp_path)]) == 0
-    rows = rows_of(tmp_path)
     expected = []
     for path in paths:
         floor = ["bare-codec"] if path.startswith(("read-", "write-")) or path.endswith("-gzip") else []
         floor += ["marshal"] if path == "eager-records" else []
         against = [WITHOUT_PEERS[path]] if path in WITHOUT_PEERS else [*floor, "aiokafka", "kafka-python"]
         expected += [(path, "kfuzz", peer) for peer in against]
-    assert [(row["path"], row["subject"], row["peer"]) for row in rows] == expected
-    for row in rows:
-        assert 0 < float(row["ratio_min"]) <= float(row["ratio_median"]) <= float(row["ratio_max"])
+    assert [(row["path"], row["subject"], row["peer"]) for row in rows_of(tmp_path)] == expected
     chart = ElementTree.parse(tmp_path / "results.svg").getroot()
     labels = {element.text for element in chart.iter("{http://www.w3.org/2000/svg}text")}
     assert {f"{path} / {peer}" for path, _, peer in expected} <= labels
@@ -122,8 +110,7 @@ def test_every_codec_has_a_path_for_each_way() -> None:
 @pytest.mark.java
 @pytest.mark.nightly
 def test_kafka_clients_does_the_same_work_on_every_path(tmp_path: Path) -> None:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK and Maven")
+    require_kafka_build()
     assert main(["--quick", "--peer", "kafka-clients", "--out", str(tmp_path)]) == 0
     left_out = {*WITHOUT_PEERS, "encode-v0", "encode-v1"}
     paths = [path for path in RECORD_PATHS if path not in left_out and "call-" not in path]

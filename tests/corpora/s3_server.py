@@ -1,12 +1,15 @@
-"""An S3 server on loopback for tests: moto's, with a bucket. Its address and credentials are in the environment."""
+"""Places for corpora, one on an S3 server on loopback: moto's. Its address and credentials are in the environment."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kfuzz.storage import Target
 
 BUCKET = "corpora"
 
@@ -35,3 +38,14 @@ def s3() -> Iterator[Any]:
         yield fs
         S3FileSystem.clear_instance_cache()
     server.stop()
+
+
+@pytest.fixture(params=["directory", "memory", pytest.param("s3", marks=pytest.mark.full)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A new place on each kind of file system. A test module that imports this imports ``s3`` too."""
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+    places = {"directory": str(tmp_path / "out"), "memory": f"memory://{tmp_path.name}"}
+    made = places.get(request.param, f"s3://{BUCKET}/{tmp_path.name}")
+    yield made
+    Target.of(made).remove_directory("")

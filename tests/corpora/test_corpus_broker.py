@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
+from made_corpora import run
 from ready_workloads import clean
 from signals import KFUZZ
 
 from kfuzz import logs
-from kfuzz.cli.main import main
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.installation import install, notes, open_finished, topic_settings
@@ -126,8 +126,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """All corpora in one broker, which served them, was stopped, and then had to recover them."""
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     folder = tmp_path_factory.mktemp("corpora")
     corpora = {}
     for name, workload in {**clean(), "future": FUTURE, "doomed": DOOMED}.items():
@@ -143,7 +142,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         broker.stop()
         for name, out in corpora.items():
             # Linked files must be as safe as copies.
-            kfuzz("install", out, "--log-dir", broker.data, "--link" if name == "payments" else "--copy")
+            assert run("install", out, "--log-dir", broker.data, "--link" if name == "payments" else "--copy") == 0
         found_notes = {name: notes(open_finished(out), broker.data) for name, out in corpora.items()}
         del corpora["doomed"]
         found = Served(corpora, broker, found_notes, before=contents(broker.data, corpora))
@@ -164,12 +163,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         broker.stop()
         found.recovered = contents(broker.data, corpora)
         yield found
-
-
-def kfuzz(*arguments: object) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["corpus", *map(str, arguments)])
-    assert caught.value.code == 0
 
 
 def contents(data: Path, corpora: dict[str, Path]) -> dict[str, bytes]:

@@ -236,11 +236,7 @@ def has_horizon(control: bool) -> Callable[[records.RecordBatch], bool]:
         (of_producer, lambda batch: setattr(batch, "base_sequence", batch.base_sequence - 1), "sequence-off-plan"),
         (of_producer, lambda batch: setattr(batch.records[0], "key", None), "compaction-off-plan"),
         (of_producer, lambda batch: batch.records.clear(), "compaction-off-plan"),
-        (
-            has_horizon(False),
-            lambda batch: setattr(batch, "delete_horizon", batch.delete_horizon + 1),
-            "compaction-off-plan",
-        ),
+        (has_horizon(False), raise_horizon, "compaction-off-plan"),
         (has_horizon(True), lambda batch: setattr(batch, "delete_horizon", None), "compaction-off-plan"),
     ],
     ids=["sequence", "key", "empty", "horizon", "marker"],

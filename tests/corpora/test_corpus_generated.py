@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpora.test_corpus_logs_transactions import make_log
-from made_corpora import once
+from made_corpora import MIXED, in_ms, once
 from made_corpora import rows_of as rows
 
 from kfuzz import logs, records
@@ -19,7 +19,6 @@ from kfuzz.corpora.workload import KIB, MIB, Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.wire.records.framing import frames
 
-MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 WORKLOAD = replace(load(MIXED), size=6 * MIB, segment_bytes=MIB, seed=5)
 
 
@@ -84,17 +83,8 @@ def expected_batches(corpus: Path) -> Iterator[dict[str, Any]]:
             }
 
 
-def comparable(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with timestamps in milliseconds."""
-    made = []
-    for row in found:
-        moment = row["max_timestamp"]
-        made.append(row | {"max_timestamp": None if moment is None else round(moment.timestamp() * 1000)})
-    return made
-
-
 def test_batches_are_those_of_the_written_corpus(corpus: Path) -> None:
-    found = comparable(in_order(rows(generated.read(WORKLOAD))))
+    found = in_ms(in_order(rows(generated.read(WORKLOAD))), "max_timestamp")
     expected = list(expected_batches(corpus))
     assert len(found) == len(expected) > 500
     for ours, theirs in zip(found, expected, strict=True):
@@ -122,9 +112,9 @@ def test_batches_are_those_of_the_written_corpus(corpus: Path) -> None:
     ],
 )
 def test_bounds_select_batches(options: dict[str, Any], holds: Any) -> None:
-    expected = [row for row in comparable(rows(generated.read(WORKLOAD))) if holds(row)]
+    expected = [row for row in in_ms(rows(generated.read(WORKLOAD)), "max_timestamp") if holds(row)]
     assert expected
-    assert comparable(rows(generated.read(WORKLOAD, **options))) == expected
+    assert in_ms(rows(generated.read(WORKLOAD, **options)), "max_timestamp") == expected
 
 
 def test_segments_outside_of_the_bounds_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:

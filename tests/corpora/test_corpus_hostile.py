@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from crc32c import crc32c
+from made_corpora import flip, once
 from ready_workloads import READY
 
 from kfuzz import records
@@ -35,10 +36,11 @@ def hostile_workload() -> Workload:
     return replace(workload, topics=(replace(topic, leader_epoch_offsets=300, transactions=transactions),))
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
-    out = tmp_path_factory.mktemp("hostile") / "out"
-    return out, list(generate(hostile_workload(), out))
+out = once(hostile_workload())
+
+
+def rows_of(out: Path) -> list[Row]:
+    return list(Manifest(out / "_manifest"))
 
 
 def labels_of(out: Path) -> list[Label]:
@@ -46,8 +48,7 @@ def labels_of(out: Path) -> list[Label]:
     return [Label(**row) for path in files for row in pq.read_table(path).to_pylist()]
 
 
-def test_each_label_stands_at_its_vector(made: tuple[Path, list[Row]]) -> None:
-    out, _ = made
+def test_each_label_stands_at_its_vector(out: Path) -> None:
     vectors = {one.vector.id: one for one in hostile_vectors()}
     labels = labels_of(out)
     assert len(labels) > 100
@@ -61,9 +62,8 @@ def test_each_label_stands_at_its_vector(made: tuple[Path, list[Row]]) -> None:
     assert {label.verdict for label in labels} == {"valid", "acceptable", "invalid"}
 
 
-def test_everything_between_the_labels_is_valid_and_the_manifest_counts_it(made: tuple[Path, list[Row]]) -> None:
-    out, rows = made
-    for row in rows:
+def test_everything_between_the_labels_is_valid_and_the_manifest_counts_it(out: Path) -> None:
+    for row in rows_of(out):
         data = (out / row.path).read_bytes()
         here = {label.at: label for label in labels_of(out) if label.path == row.path}
         places = [(at, size) for at, size, _ in frames(data)]
@@ -79,10 +79,9 @@ def test_everything_between_the_labels_is_valid_and_the_manifest_counts_it(made:
         assert row.crc32c == crc32c(data)
 
 
-def test_offsets_continue_after_hostile_batches(made: tuple[Path, list[Row]]) -> None:
-    out, rows = made
+def test_offsets_continue_after_hostile_batches(out: Path) -> None:
     taken = {one.vector.id: one.offsets for one in hostile_vectors()}
-    for row in rows:
+    for row in rows_of(out):
         data = (out / row.path).read_bytes()
         here = {label.at: label for label in labels_of(out) if label.path == row.path}
         offset = row.first_offset
@@ -96,13 +95,12 @@ def test_offsets_continue_after_hostile_batches(made: tuple[Path, list[Row]]) ->
         assert offset == row.last_offset + 1
 
 
-def test_a_larger_size_and_a_second_run_change_no_whole_segment(made: tuple[Path, list[Row]], tmp_path: Path) -> None:
-    out, rows = made
+def test_a_larger_size_and_a_second_run_change_no_whole_segment(out: Path, tmp_path: Path) -> None:
     grown = tmp_path / "out"
     generate(hostile_workload().resized(500 * KIB), grown)
     generate(hostile_workload(), grown)
     assert verify(grown) == []
-    assert list(Manifest(grown / "_manifest")) == list(rows)
+    assert rows_of(grown) == rows_of(out)
     assert labels_of(grown) == labels_of(out)
 
 
@@ -111,15 +109,13 @@ def said(out: Path) -> set[tuple[str, str]]:
 
 
 @pytest.mark.full
-def test_verify_finds_a_wrong_label_and_a_wrong_batch(made: tuple[Path, list[Row]]) -> None:
-    out, _ = made
+def test_verify_finds_a_wrong_label_and_a_wrong_batch(out: Path) -> None:
     assert said(out) == set()
     file = sorted(out.glob("_labels/*.parquet"))[0]
     name = file.relative_to(out).as_posix()
     whole = file.read_bytes()
     labels = [Label(**row) for row in pq.read_table(file).to_pylist()]
     log = out / labels[0].path
-    data = log.read_bytes()
 
     def with_labels(changed: Sequence[Label]) -> set[tuple[str, str]]:
         file.write_bytes(encode_labels(changed))
@@ -139,11 +135,9 @@ def test_verify_finds_a_wrong_label_and_a_wrong_batch(made: tuple[Path, list[Row
     assert (name, "file-missing") in said(out)
     file.write_bytes(whole)
     for place in (first.at + 5, first.at + 14, first.at + 20, first.at + first.bytes - 1):
-        changed = bytearray(data)
-        changed[place] ^= 1
-        log.write_bytes(changed)
+        flip(log, place)
         assert any(path == first.path for path, _ in said(out)), place
-    log.write_bytes(data)
+        flip(log, place)
     assert said(out) == set()
 
 
@@ -172,9 +166,9 @@ def test_only_the_chosen_vectors_are_used(tmp_path: Path) -> None:
     assert verify(tmp_path / "out") == []
 
 
-def test_a_broker_gets_no_hostile_corpus(made: tuple[Path, list[Row]]) -> None:
+def test_a_broker_gets_no_hostile_corpus(out: Path) -> None:
     with pytest.raises(UsageError, match="has hostile batches in topic traps, and a broker would cut its log there"):
-        open_finished(made[0])
+        open_finished(out)
 
 
 def test_every_moved_vector_is_judged_as_before() -> None:

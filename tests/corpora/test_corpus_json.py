@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_corpora import generate_segment
+from made_corpora import batches_of, generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.json_values import program
@@ -54,13 +54,8 @@ fields = [
 
 
 def values_of(workload: Workload) -> list[tuple[records.Record, dict[str, Any]]]:
-    found = []
-    for segment in Plan(workload):
-        reading = records.read(generate_segment(segment, workload).log, profile="strict")
-        assert reading.findings == []
-        for batch in reading.batches:
-            found += [(r, json.loads(r.value.decode())) for r in batch.records if r.value is not None]
-    return found
+    batches = [batch for segment in Plan(workload) for batch in batches_of(segment, workload)]
+    return [(r, json.loads(r.value.decode())) for batch in batches for r in batch.records if r.value is not None]
 
 
 @pytest.fixture(scope="module")
@@ -179,5 +174,5 @@ def test_the_example_of_the_guide_gives_the_value_that_it_shows() -> None:
     found = re.search(r"```toml\n(\[topics\.values\]\n.*?)```\n\n```json\n(.*?)\n```", guide, re.DOTALL)
     assert found is not None
     workload = parse(f'size = "1MiB"\n[[topics]]\nname = "orders"\n{found[1]}', "guide")
-    first = records.read(generate_segment(Plan(workload)[0], workload).log).batches[0].records[0]
+    first = batches_of(Plan(workload)[0], workload)[0].records[0]
     assert (first.value or b"").decode() == found[2]

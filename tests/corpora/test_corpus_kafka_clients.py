@@ -5,17 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import missing, releases
-from made_corpora import BUSY, generate_segment
+from conftest import releases, the_testee
+from made_corpora import BUSY, MIXED, generate_segment
 
 from kfuzz import records
 from kfuzz.conformance.protocol.lines import Answer, parse_answer, to_line
 from kfuzz.conformance.protocol.session import Limits, Session
-from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.workload import (
     KIB,
@@ -31,16 +29,12 @@ from kfuzz.wire.records.framing import frames
 
 pytestmark = pytest.mark.java
 
-MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
-
 BUSY_WORKLOAD = Workload(topics=(BUSY,), size=768 * KIB, segment_bytes=64 * KIB)
 
 
 @pytest.fixture(scope="module", params=releases())
 def kafka_clients(request: pytest.FixtureRequest) -> Iterator[Session]:
-    testee = next(one for one in all_testees() if one.label == f"kafka-clients@{request.param}")
-    if reason := testee.missing():
-        missing(reason, "install a JDK of version 17 or newer and Maven")
+    testee = the_testee(f"kafka-clients@{request.param}")
     testee.make_ready()
     with Session(testee.argv, cwd=testee.folder) as session:
         session.start(Limits())

@@ -10,10 +10,9 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 import pytest
-from made_corpora import generate_segment
+from made_corpora import batches_of
 
-from kfuzz import records
-from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import KIB, MIB, Batches, Keys, Range, Topic, Values, Workload
 from kfuzz.corpora.zipf import COLUMN, PRECISION_BITS, SINGLE_RANKS, Zipf, block_of, table_of
 
@@ -25,10 +24,6 @@ MANY = (1 << 32) - 1
 def workload_of(keys: Keys, size: int = MIB) -> Workload:
     topic = Topic("t", partitions=2, keys=keys, values=Values(size=Range(0, 0)), batches=Batches(Range(100, 300)))
     return Workload(topics=(topic,), size=size, segment_bytes=256 * KIB)
-
-
-def batches_of(segment: Segment, workload: Workload) -> list[records.RecordBatch]:
-    return records.read(generate_segment(segment, workload).log, profile="strict").batches
 
 
 # -- the specification of the draws again, in Python's integers

@@ -7,12 +7,11 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from s3_server import s3
+from s3_server import place, s3
 from signals import KFUZZ, interrupt_when, start
 
 from kfuzz.corpora import locks
@@ -24,20 +23,15 @@ from kfuzz.corpora.workload import KIB, Topic, Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.storage import Target
 
-__all__ = ["s3"]
+__all__ = ["place", "s3"]
 
 WORKLOAD = Workload(topics=(Topic("t"),), size=256 * KIB, segment_bytes=128 * KIB)
 TOML = 'size = "8GiB"\nsegment_bytes = "1MiB"\n[[topics]]\nname = "t"\n'
 
 
-@pytest.fixture(params=["directory", "memory", pytest.param("s3", marks=pytest.mark.full)])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
-    if request.param == "s3":
-        request.getfixturevalue("s3")
-    place = {"directory": str(tmp_path / "out"), "memory": f"memory://{tmp_path.name}"}
-    target = Target.of(place.get(request.param, f"s3://corpora/{tmp_path.name}"))
-    yield target
-    target.remove_directory("")
+@pytest.fixture
+def target(place: str) -> Target:
+    return Target.of(place)
 
 
 def lock_of(target: Target, host: str, pid: int, started: float) -> str:

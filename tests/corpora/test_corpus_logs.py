@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_corpora import once
+from made_corpora import MIXED, in_ms, once
 from made_corpora import rows_of as rows
 
 from kfuzz import logs, records
@@ -40,7 +41,6 @@ BOUNDS = st.fixed_dictionaries(
         "max_timestamp": TIMES,
     },
 )
-MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 GUIDE = Path(__file__).parents[2] / "docs" / "dataframes.md"
 SEQUENCES = 1 << 31
 
@@ -82,17 +82,13 @@ def expected_rows(path: Path) -> Iterator[dict[str, Any]]:
                 }
 
 
-def comparable(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with timestamps in milliseconds."""
-    made = []
-    for row in found:
-        moment = row["timestamp"]
-        made.append(row | {"timestamp": None if moment is None else round(moment.timestamp() * 1000)})
-    return made
+def comparable(found: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Their rows with timestamps in milliseconds."""
+    return in_ms(rows(found), "timestamp")
 
 
 def test_every_record_has_the_columns_that_objects_give(corpus: Path) -> None:
-    found = comparable(rows(logs.read(corpus)))
+    found = comparable(logs.read(corpus))
     expected = list(expected_rows(corpus))
     assert len(found) == len(expected) > 5000
     for ours, theirs in zip(found, expected, strict=True):
@@ -130,7 +126,7 @@ def test_batches_that_decompress_to_much_come_in_parts(tmp_path: Path, monkeypat
 
 def test_bounds_select_the_same_rows_with_and_without_indexes(corpus: Path, tmp_path: Path) -> None:
     bare = shutil.copytree(corpus, tmp_path / "bare", ignore=shutil.ignore_patterns("*index"))
-    everything = comparable(rows(logs.read(corpus)))
+    everything = comparable(logs.read(corpus))
 
     @settings(max_examples=4)
     @given(BOUNDS)
@@ -149,14 +145,14 @@ def test_bounds_select_the_same_rows_with_and_without_indexes(corpus: Path, tmp_
             and (latest is None or (row["timestamp"] is not None and row["timestamp"] <= latest))
         ]
         for place in (corpus, bare):
-            assert comparable(rows(logs.read(place, **bounds))) == expected
+            assert comparable(logs.read(place, **bounds)) == expected
 
     check()
 
 
 def test_a_bound_may_be_a_moment_between_two_milliseconds(corpus: Path) -> None:
     low, high = datetime(2023, 11, 14, 22, 13, 20, 100_001, UTC), datetime(2023, 11, 14, 22, 13, 20, 102_999, UTC)
-    found = {row["timestamp"] for row in comparable(rows(logs.read(corpus, min_timestamp=low, max_timestamp=high)))}
+    found = {row["timestamp"] for row in comparable(logs.read(corpus, min_timestamp=low, max_timestamp=high))}
     assert found == {1_700_000_000_101, 1_700_000_000_102}
     with pytest.raises(UsageError, match="has no time zone; add one"):
         logs.read(corpus, min_timestamp=low.replace(tzinfo=None))

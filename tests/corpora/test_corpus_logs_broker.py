@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from conftest import require_tool
+from conftest import require_kafka_build, the_testee
 from corpora.test_corpus_kafka_clients import decoded
 from made_corpora import rows_of
 
 from kfuzz import logs, records
 from kfuzz.conformance.broker.real import Broker, Marker
 from kfuzz.conformance.protocol.session import Limits, Session
-from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.kafka import CODECS, LATEST
 from kfuzz.logs.transactions import last_stable_offset
 from kfuzz.records import Record, RecordBatch
@@ -54,8 +53,7 @@ class Produced:
 @pytest.fixture(scope="module")
 def produced() -> Iterator[Produced]:
     """Batches of all codecs. Transactions have several batches, and cross segments; the last one stays open."""
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     dice = Random(7)
     with Broker() as broker:
         made = Produced(broker.create_topic(1, {"segment.bytes": str(1 << 20)}), broker.data)
@@ -195,7 +193,7 @@ def test_bounds_and_slices_use_the_indexes_of_a_broker(produced: Produced) -> No
 
 
 def test_kafka_clients_reads_the_same_records(produced: Produced) -> None:
-    testee = next(one for one in all_testees() if one.label == f"kafka-clients@{LATEST}")
+    testee = the_testee(f"kafka-clients@{LATEST}")
     testee.make_ready()
     theirs = []
     with Session(testee.argv, cwd=testee.folder) as session:

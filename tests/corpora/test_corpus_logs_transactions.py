@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_corpora import rows_of as rows
+from replay.hand_made import marker
 
 from kfuzz import logs, records
 from kfuzz.errors import UsageError
@@ -42,21 +43,6 @@ class Log:
 
     def rows(self, **options: Any) -> list[dict[str, Any]]:
         return rows(logs.read(self.folder, **options))
-
-
-def marker(offset: int, producer: int, commit: bool) -> RecordBatch:
-    key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 7)
-    return RecordBatch(
-        offset,
-        offset,
-        [Record(offset, offset, key, value)],
-        producer_id=producer,
-        producer_epoch=0,
-        base_sequence=-1,
-        transactional=True,
-        control=True,
-        partition_leader_epoch=0,
-    )
 
 
 def data_batch(offset: int, count: int, dice: Random, **fields: Any) -> RecordBatch:
@@ -96,7 +82,7 @@ def make_log(folder: Path, seed: int, *, batches: int = 240, per_segment: int = 
         producer = dice.randrange(PRODUCERS)
         if producer in opened and dice.random() < (0.3 if producer else 0.02):
             commit = dice.random() < 0.5
-            batch = marker(offset, producer, commit)
+            batch = marker(offset, producer, 0, commit=commit)
             first = opened.pop(producer)
             if not commit:
                 stable = min(opened.values(), default=offset + 1)
@@ -320,10 +306,11 @@ def test_a_log_without_transactions_is_not_looked_ahead(tmp_path: Path, monkeypa
 def test_markers_without_records_or_with_a_wrong_crc_and_other_control_records_end_nothing(tmp_path: Path) -> None:
     dice = Random(1)
     transactional: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-    abort = marker(9, 1, False)
-    odd = replace(marker(8, 1, False), records=[Record(8, 8, struct.pack(">hh", 0, 7), struct.pack(">hi", 0, 7))])
-    empty = replace(marker(7, 1, False), records=[])
-    short = replace(marker(6, 1, False), records=[Record(6, 6, struct.pack(">hh", 0, 0), b"\0\0")])
+    abort = marker(9, 1, 0, commit=False)
+    other = Record(8, 8, struct.pack(">hh", 0, 7), struct.pack(">hi", 0, 7))
+    odd = replace(marker(8, 1, 0, commit=False), records=[other])
+    empty = replace(marker(7, 1, 0, commit=False), records=[])
+    short = replace(marker(6, 1, 0, commit=False), records=[Record(6, 6, struct.pack(">hh", 0, 0), b"\0\0")])
     batches = [data_batch(0, 6, dice, **transactional), short, empty, odd, abort]
     parts = [bytearray(records.encode_batch(one)) for one in batches]
     # A marker with a wrong CRC: it has another coordinator's epoch.

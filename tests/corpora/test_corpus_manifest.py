@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from cli_driver import kfuzz
+from made_corpora import copy_of, once
 
 from kfuzz.corpora import manifest
 from kfuzz.corpora.generation import generate
@@ -161,11 +162,8 @@ def claiming(folder: Path, *, rows: int, text: str = "") -> None:
     )
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A corpus of one segment."""
-    generate(Workload(topics=(Topic("t"),), size=64 * KIB), tmp_path / "out")
-    return tmp_path / "out"
+# A corpus of one segment.
+pristine, small = once(Workload(topics=(Topic("t"),), size=64 * KIB)), copy_of("pristine")
 
 
 @pytest.mark.parametrize("words", [("verify",), ("install", "--log-dir", "."), ("verify", "--statistics")])

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_corpora import generate_segment
+from made_corpora import batches_of, generate_segment
 
-from kfuzz import kafka, records
+from kfuzz import kafka
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.resolution import resolve
@@ -115,7 +115,7 @@ def test_the_ratio_holds_beside_everything_else_that_a_topic_may_have() -> None:
 
 def test_text_with_a_ratio_is_printable_and_its_repetitions_are_words() -> None:
     workload = resolve(workload_of(Values(kind="text", size=Range(600, 600), ratio=3), ("zstd",)))
-    batch = records.read(generate_segment(Plan(workload)[0], workload).log).batches[0]
+    batch = batches_of(Plan(workload)[0], workload)[0]
     text = b"".join(record.value or b"" for record in batch.records)
     assert min(text) >= 32
     assert max(text) <= 126

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_corpora import ABORTING
-from s3_server import s3
+from made_corpora import ABORTING, flip
+from s3_server import place, s3
 from test_corpus_manifest import ROW
 
 from kfuzz.corpora import finished as rows_module
@@ -25,7 +25,7 @@ from kfuzz.corpora.workload import KIB, Topic, Workload
 from kfuzz.errors import UsageError
 from kfuzz.storage import Target
 
-__all__ = ["s3"]
+__all__ = ["place", "s3"]
 
 WORKLOAD = Workload(topics=(ABORTING,), size=768 * KIB, segment_bytes=128 * KIB)
 
@@ -69,21 +69,16 @@ def interrupted(place: str | Path, writes: Writes, after: int) -> None:
     writes.ids.clear()
 
 
-@pytest.mark.parametrize("kind", ["directory", "memory", pytest.param("s3", marks=pytest.mark.full)])
 @pytest.mark.parametrize("resume", ["sizes", "verify"])
 def test_an_interrupted_run_continues_where_it_stopped(
-    tmp_path: Path, whole: dict[str, str], writes: Writes, kind: str, resume: Any, request: pytest.FixtureRequest
+    place: str, whole: dict[str, str], writes: Writes, resume: Any
 ) -> None:
-    if kind == "s3":
-        request.getfixturevalue("s3")
-    place = {"directory": str(tmp_path / "out"), "memory": f"memory://{tmp_path.name}/{resume}"}
-    out = place.get(kind, f"s3://corpora/{tmp_path.name}")
-    interrupted(out, writes, 4)
+    interrupted(place, writes, 4)
     done: list[int] = []
-    rows = generate(WORKLOAD, out, resume=resume, set_done=done.append)
+    rows = generate(WORKLOAD, place, resume=resume, set_done=done.append)
     assert sorted(writes.ids) == [4, 5]
     assert done == [4, 5, 6]
-    assert digests(out) == whole
+    assert digests(place) == whole
     assert len(rows) == 6
 
 
@@ -118,9 +113,7 @@ def damage(out: Path) -> None:
     log.write_bytes(log.read_bytes()[:-1])
     (out / plan[2].path).with_suffix(".index").unlink()
     (out / plan[4].path).unlink()
-    flipped = bytearray((out / plan[5].path).read_bytes())
-    flipped[1000] ^= 1
-    (out / plan[5].path).write_bytes(flipped)
+    flip(out / plan[5].path, 1000)
 
 
 @pytest.mark.parametrize("finished", [False, True])

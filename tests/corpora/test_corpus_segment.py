@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from made_corpora import generate_segment
+from made_corpora import batches_of, generate_segment
 
 from kfuzz import records
 from kfuzz.corpora import segment as segment_module
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
+from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
@@ -60,13 +60,6 @@ def workload_of(topic: Topic, size: int = 512 * KIB, **more: Any) -> Workload:
     return Workload(topics=(topic,), size=size, segment_bytes=128 * KIB, **more)
 
 
-def read(segment: Segment, workload: Workload) -> list[records.RecordBatch]:
-    reading = records.read(generate_segment(segment, workload).log, profile="strict")
-    assert reading.findings == []
-    assert not reading.partial_tail
-    return reading.batches
-
-
 def all_records(batches: list[records.RecordBatch]) -> list[records.Record]:
     return [record for batch in batches if not batch.control for record in batch.records]
 
@@ -75,7 +68,7 @@ def all_records(batches: list[records.RecordBatch]) -> list[records.Record]:
 def test_a_segment_holds_exactly_the_offsets_of_the_plan(topic: Topic) -> None:
     workload = workload_of(topic)
     for segment in Plan(workload):
-        offsets = [record.offset for batch in read(segment, workload) for record in batch.records]
+        offsets = [record.offset for batch in batches_of(segment, workload) for record in batch.records]
         assert offsets == list(range(segment.first_offset, segment.last_offset + 1))
 
 
@@ -125,13 +118,13 @@ def test_the_time_index_rises_and_ends_with_the_largest_timestamp() -> None:
         made = generate_segment(segment, workload)
         entries = list(struct.iter_unpack(">qi", made.time_index))
         assert entries == sorted(set(entries))
-        largest = max(batch.max_timestamp or -1 for batch in read(segment, workload))
+        largest = max(batch.max_timestamp or -1 for batch in batches_of(segment, workload))
         assert entries[-1][0] == largest
 
 
 def test_distributions_are_those_of_the_workload() -> None:
     workload = workload_of(MIXED, size=4 * MIB)
-    batches = [batch for segment in Plan(workload) for batch in read(segment, workload)]
+    batches = [batch for segment in Plan(workload) for batch in batches_of(segment, workload)]
     modern = [batch for batch in batches if batch.magic == 2 and not batch.control]
     made = all_records(modern)
     total = len(made)
@@ -166,7 +159,7 @@ def test_tombstones_are_null_values_of_records_with_a_key() -> None:
     values = Values(tombstone_share=0.25, null_share=0.1)
     topic = Topic("t", keys=Keys(null_share=0.5), values=values)
     workload = workload_of(topic, size=4 * MIB)
-    made = all_records([batch for segment in Plan(workload) for batch in read(segment, workload)])
+    made = all_records([batch for segment in Plan(workload) for batch in batches_of(segment, workload)])
     for has_key, expected in ((True, 0.35), (False, 0.1)):
         nulls = [record.value is None for record in made if (record.key is not None) == has_key]
         assert len(nulls) > 10_000
@@ -178,7 +171,7 @@ def test_tombstones_are_null_values_of_records_with_a_key() -> None:
 def test_log_append_time_gives_a_batch_one_timestamp() -> None:
     topic = replace(MIXED, timestamps=replace(MIXED.timestamps, type="log-append"))
     workload = workload_of(topic)
-    for batch in read(Plan(workload)[0], workload):
+    for batch in batches_of(Plan(workload)[0], workload):
         if batch.magic > 0:
             assert batch.timestamp_type == "log-append"
             assert {record.timestamp for record in batch.records} == {batch.max_timestamp}
@@ -233,7 +226,7 @@ def test_the_logs_checksum_is_that_of_its_bytes(topic: Topic, tmp_path: Path) ->
 def test_batches_larger_than_the_chunk_are_whole() -> None:
     topic = Topic("big", values=Values(size=Range(5000, 5000)), batches=Batches(records=Range(200, 200)))
     workload = Workload(topics=(topic,), size=4 * MIB, segment_bytes=4 * MIB)
-    batches = read(Plan(workload)[0], workload)
+    batches = batches_of(Plan(workload)[0], workload)
     assert {len(batch.records) for batch in batches[:-1]} == {200}
     assert {len(record.value or b"") for record in all_records(batches)} == {5000}
 
@@ -308,7 +301,7 @@ def test_any_workload_makes_segments_that_keep_to_the_documents_and_the_plan(see
         # A log that was cleaned has gaps in its sequences, so only a broker that follows would take it.
         role: Role = "log" if workload.topics[0].compaction.segments else "broker"
         state = states.setdefault(segment.directory, ProducerState(role=role))
-        batches = read(segment, workload)
+        batches = batches_of(segment, workload)
         assert all(state.append(batch).finding is None for batch in batches)
         if not segment.is_cleaned:
             assert sum(len(batch.records) for batch in batches) == segment.offsets

@@ -8,6 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
+from made_corpora import copy_of, once
 
 from kfuzz import records
 from kfuzz.control import EndTransactionMarker, decode_control
@@ -141,10 +142,7 @@ def test_a_sequence_that_wraps_is_in_the_snapshot_as_kafka_counts(tmp_path: Path
         assert verify_segment(tmp_path, segment, workload, row) == []
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    generate(WORKLOAD, tmp_path)
-    return tmp_path
+pristine, corpus = once(WORKLOAD), copy_of("pristine")
 
 
 def test_a_wrong_value_under_a_right_crc_is_named_with_both_values(corpus: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_corpora import generate_segment, run
+from made_corpora import flip, generate_segment, run
 from ready_workloads import CLEAN, small
 
 from kfuzz.corpora.clock import clock_of, first_units
@@ -35,6 +36,7 @@ from kfuzz.corpora.workload import (
     Workload,
     load,
 )
+from kfuzz.forms import table_of
 from kfuzz.records import columns
 from kfuzz.storage import Target
 
@@ -106,7 +108,7 @@ def changed(workload: Workload, part: str, fields: dict[str, Any], topic: int = 
     """The workload with other fields in a part of one of its topics."""
     topics = list(workload.topics)
     one = topics[topic]
-    topics[topic] = replace(one, **{part: replace(getattr(one, part), **fields)} if part else fields)
+    topics[topic] = replace(one, **{part: replace(getattr(one, part), **fields)})
     return replace(workload, topics=tuple(topics))
 
 
@@ -127,67 +129,27 @@ def test_a_right_corpus_has_the_statistics_of_its_workload(made: Callable[[str],
     assert len(checks) > 8
 
 
-WRONG: list[tuple[str, int, str, dict[str, Any], str]] = [
-    ("mixed", 0, "keys", {"null_share": 0.07}, "keys.null_share"),
-    ("mixed", 0, "keys", {"null_share": 0.0}, "keys.null_share"),
-    ("mixed", 0, "keys", {"exponent": 1.0}, "keys.exponent"),
-    ("mixed", 0, "keys", {"exponent": 1.2}, "keys.exponent"),
-    ("mixed", 0, "keys", {"kind": "uniform"}, "keys.kind"),
-    ("mixed", 0, "keys", {"cardinality": 20_000}, "keys.cardinality"),
-    ("mixed", 0, "keys", {"size": Range(8, 20)}, "keys.size"),
-    ("mixed", 0, "values", {"null_share": 0.03}, "values.null_share"),
-    ("mixed", 0, "values", {"size": Range(20, 2000, 2)}, "values.size"),
-    ("mixed", 0, "values", {"size": Range(20, 2600, 3)}, "values.size"),
-    ("mixed", 0, "headers", {"share": 0.25}, "headers.share"),
-    ("mixed", 0, "headers", {"count": Range(1, 5)}, "headers.count"),
-    ("mixed", 0, "headers", {"size": Range(0, 28)}, "headers.size"),
-    ("mixed", 0, "headers", {"size": Range(0, 32, 2)}, "headers.size"),
-    ("mixed", 0, "batches", {"records": Range(1, 40, 2)}, "batches.records"),
-    ("mixed", 0, "batches", {"codecs": (("none", 8), ("lz4", 1), ("zstd", 1))}, "batches.codecs.none"),
-    ("mixed", 0, "timestamps", {"jitter_ms": 230}, "timestamps.jitter_ms"),
-    ("mixed", 0, "timestamps", {"records_per_second": 2400}, "timestamps.jitter_ms"),
-    ("mixed", 0, "timestamps", {"type": "log-append"}, "timestamps.type"),
-    ("mixed", 0, "producers", {"share": 0.45}, "producers.share"),
-    ("mixed", 0, "transactions", {"share": 0.6}, "transactions.share"),
-    ("mixed", 0, "transactions", {"abort_share": 1.0}, "transactions.abort_share"),
-    ("mixed", 0, "transactions", {"abort_share": 0.0}, "transactions.abort_share"),
-    ("change-capture", 0, "transactions", {"records": 21}, "transactions.records"),
-    ("cleaned", 0, "transactions", {"records": 36}, "transactions.records"),
-    ("mixed", 0, "legacy", {"magic1": 0.1}, "legacy.magic1"),
-    ("mixed", 1, "legacy", {"magic0": 0.2}, "legacy.magic0"),
-    ("mixed", 1, "legacy", {"codecs": (("none", 1),)}, "legacy.codecs"),
-    ("busy", 0, "keys", {"cardinality": 5001}, "keys.kind"),
-    ("busy", 0, "keys", {"kind": "uniform"}, "keys.kind"),
-    ("busy", 0, "values", {"tombstone_share": 0.08}, "values.tombstone_share"),
-    ("busy", 0, "values", {"tombstone_share": 0.0, "null_share": 0.05}, "values.null_share"),
-    ("busy", 0, "values", {"null_share": 0.05}, "values.null_share"),
-    ("busy", 0, "timestamps", {"late_share": 0.08}, "timestamps.late_share"),
-    ("busy", 0, "timestamps", {"late_ms": 800}, "timestamps.late_ms"),
-    ("busy", 0, "timestamps", {"jitter_ms": 30}, "timestamps.jitter_ms"),
-    ("busy", 0, "timestamps", {"hour_weights": (1,) * 24}, "timestamps.late_share"),
-    ("busy", 0, "timestamps", {"burst_every_s": 0}, "timestamps.late_share"),
-    ("busy", 0, "timestamps", {"burst_factor": 9}, "timestamps.late_share"),
-    ("busy", 0, "timestamps", {"start": 1_700_000_001_000}, "timestamps.late_share"),
-    ("steady", 0, "timestamps", {"records_per_second": 999}, "timestamps.records_per_second"),
-    ("uniform", 0, "keys", {"cardinality": 2000}, "keys.cardinality"),
-    ("uniform", 0, "keys", {"kind": "zipf", "exponent": 0.1}, "keys.exponent"),
-    ("shop", 0, "values", {"null_share": 0.05}, "values.null_share"),
-    ("cleaned", 0, "compaction", {"keep": 0.55}, "compaction.keep"),
-    ("upgraded", 0, "legacy", {"magic0_segments": 2, "magic1_segments": 0}, "legacy.magic0_segments"),
-    ("upgraded", 0, "legacy", {"magic0_segments": 0, "magic1_segments": 2}, "legacy.magic1_segments"),
-    ("upgraded", 0, "legacy", {"magic0_segments": 1, "magic1_segments": 0}, "legacy.magic1"),
+OTHERS = [
+    (corpus, topic, name, change)
+    for corpus, topics in tomllib.loads(Path(__file__).with_name("other_distributions.toml").read_text()).items()
+    for topic, names in topics.items()
+    for name, changes in names.items()
+    for change in changes
 ]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("corpus", "at", "part", "fields", "name"), WRONG)
+@pytest.mark.parametrize(("corpus", "topic", "name", "change"), OTHERS)
 def test_another_distribution_is_found_and_named(
-    made: Callable[[str], Path], corpus: str, at: int, part: str, fields: dict[str, Any], name: str
+    made: Callable[[str], Path], corpus: str, topic: str, name: str, change: dict[str, dict[str, Any]]
 ) -> None:
     opened = Corpus.open(made(corpus))
-    _, problems = check_statistics(replace(opened, workload=changed(opened.workload, part, fields, at)))
+    [(part, values)] = change.items()
+    at = [one.name for one in opened.workload.topics].index(topic)
+    other = table_of(type(getattr(opened.workload.topics[at], part))).make(values)
+    workload = changed(opened.workload, part, {key: getattr(other, key) for key in values}, at)
+    _, problems = check_statistics(replace(opened, workload=workload))
     named = [problem.message for problem in problems]
-    topic = opened.workload.topics[at].name
     assert any(message.startswith(f"topic {topic}, {name}: ") for message in named), named
     assert {problem.code for problem in problems} == {"statistics-off-workload"}
 
@@ -300,9 +262,7 @@ def test_a_wrong_distribution_ends_with_exit_code_1(
 def test_damage_ends_a_segment_and_is_reported_by_verification_alone(tmp_path: Path) -> None:
     generate(Workload(topics=(Topic("uniform"),), size=2 * MIB), tmp_path / "out")
     [log] = (tmp_path / "out").rglob("*.log")
-    data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
-    log.write_bytes(data)
+    flip(log, log.stat().st_size // 2)
     checks, _ = check_statistics(Corpus.open(tmp_path / "out"))
     assert 0 < checks[0].count < 2 * MIB / 120
     log.write_bytes(b"")

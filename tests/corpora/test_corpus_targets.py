@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from made_corpora import ABORTING
-from s3_server import s3
+from s3_server import place, s3
 from test_corpus_resume import digests
 
 from kfuzz import storage as targets
@@ -23,22 +23,9 @@ from kfuzz.corpora.workload import KIB, MIB, Topic, Workload
 from kfuzz.errors import UsageError
 from kfuzz.storage import RemoteTarget, Target
 
-__all__ = ["s3"]
+__all__ = ["place", "s3"]
 
 WORKLOAD = Workload(topics=(ABORTING,), size=512 * KIB, segment_bytes=128 * KIB)
-
-
-@pytest.fixture(params=["directory", "memory", pytest.param("s3", marks=pytest.mark.full)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A new place on each kind of file system."""
-    if request.param == "directory":
-        yield str(tmp_path / "out")
-        return
-    if request.param == "s3":
-        request.getfixturevalue("s3")
-    uri = f"memory://{tmp_path.name}" if request.param == "memory" else f"s3://corpora/{tmp_path.name}"
-    yield uri
-    Target.of(uri).remove_directory("")
 
 
 def test_every_target_holds_the_same_corpus_and_it_verifies(place: str, tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_corpora import generate_segment
+from made_corpora import batches_of, generate_segment
 
-from kfuzz import records
 from kfuzz.corpora.clock import DAY_MS, clock_of
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
@@ -62,9 +61,7 @@ def workload_of(times: Timestamps, size: int = 2 * MIB, **more: Any) -> Workload
 
 
 def stamped(segment: Segment, workload: Workload) -> list[tuple[int, int | None]]:
-    reading = records.read(generate_segment(segment, workload).log, profile="strict")
-    assert reading.findings == []
-    return [(record.offset, record.timestamp) for batch in reading.batches for record in batch.records]
+    return [(record.offset, record.timestamp) for batch in batches_of(segment, workload) for record in batch.records]
 
 
 def rate_at(times: Timestamps, ms: int) -> Fraction:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import counts
-from made_corpora import copy_of, once
+from made_corpora import copy_of, flip, once
 
 from kfuzz import records
 from kfuzz.corpora import generation, segment
@@ -73,10 +73,8 @@ def test_a_whole_corpus_has_no_problem(pristine: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_one_flipped_bit_anywhere_in_a_log_is_found_in_its_batch(pristine: Path, corpus: Path, seed: int) -> None:
     log = corpus / f"{FIRST}.log"
-    data = bytearray(log.read_bytes())
-    at = random.Random(seed).randrange(len(data))
-    data[at] ^= 1 << seed % 8
-    log.write_bytes(data)
+    at = random.Random(seed).randrange(log.stat().st_size)
+    flip(log, at, 1 << seed % 8)
     problems = verify(corpus)
     assert problems
     assert {problem.path for problem in problems} == {f"{FIRST}.log"}
@@ -283,9 +281,7 @@ def test_one_flipped_bit_in_any_file_is_found_and_the_file_is_named(corpus: Path
         path = chance.choice(files)
         whole = path.read_bytes()
         bit = chance.randrange(8 * len(whole))
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged)
+        flip(path, bit // 8, 1 << bit % 8)
         name = path.relative_to(corpus).as_posix()
         if name not in said(corpus):
             silent.append((name, bit))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_corpora import BUSY, generate_segment
+from made_corpora import BUSY, copy_of, generate_segment, once
 
 from kfuzz import records
 from kfuzz.corpora.generation import generate
@@ -47,6 +47,8 @@ from kfuzz.records.stream import ProducerState
 
 OTHER = replace(BUSY, name="other", partitions=1, transactions=Transactions(share=0.5, records=50))
 WORKLOAD = Workload(topics=(BUSY, OTHER), size=2 * MIB, segment_bytes=64 * KIB, seed=3)
+
+pristine, corpus = once(WORKLOAD), copy_of("pristine")
 
 
 topics = st.builds(
@@ -333,32 +335,27 @@ def change(segment: Segment, **fields: object) -> Segment:
         ({"partitions": 1}, "epoch-off-plan"),
     ],
 )
-def test_a_log_that_follows_another_workload_is_found(
-    tmp_path: Path, change_topic: dict[str, float], code: str
-) -> None:
-    generate(WORKLOAD, tmp_path / "out")
+def test_a_log_that_follows_another_workload_is_found(corpus: Path, change_topic: dict[str, float], code: str) -> None:
     other = replace(BUSY, transactions=replace(BUSY.transactions, **change_topic))
     segment = next(one for one in Plan(WORKLOAD) if one.index == 2)
-    write_segment(replace(segment, topic=other), 2, WORKLOAD, tmp_path / "out", "a")
-    assert code in {problem.code for problem in verify(tmp_path / "out") if problem.path == segment.path}
+    write_segment(replace(segment, topic=other), 2, WORKLOAD, corpus, "a")
+    assert code in {problem.code for problem in verify(corpus) if problem.path == segment.path}
 
 
-def test_transactions_of_other_sizes_are_found(tmp_path: Path) -> None:
-    generate(WORKLOAD, tmp_path / "out")
+def test_transactions_of_other_sizes_are_found(corpus: Path) -> None:
     segment = next(one for one in Plan(WORKLOAD) if one.index == 2)
-    write_segment(change(segment, cuts=1), 2, WORKLOAD, tmp_path / "out", "a")
-    problems = [problem for problem in verify(tmp_path / "out") if problem.code == "transaction-off-plan"]
+    write_segment(change(segment, cuts=1), 2, WORKLOAD, corpus, "a")
+    problems = [problem for problem in verify(corpus) if problem.code == "transaction-off-plan"]
     assert re.fullmatch(
         r"ends a transaction of producer \d with \d+ records in this segment; the plan gives \d+", problems[0].message
     )
 
 
-def test_an_open_transaction_that_begins_elsewhere_is_found(tmp_path: Path) -> None:
+def test_an_open_transaction_that_begins_elsewhere_is_found(corpus: Path) -> None:
     """The next segment's transaction index depends on where it begins."""
-    generate(WORKLOAD, tmp_path / "out")
     segment = next(one for one in Plan(WORKLOAD) if any(stream.stays_open for stream in one.streams))
-    write_segment(replace(segment, seed=segment.seed ^ 1), segment.index, WORKLOAD, tmp_path / "out", "a")
-    problems = {problem.code: problem for problem in verify(tmp_path / "out") if problem.path == segment.path}
+    write_segment(replace(segment, seed=segment.seed ^ 1), segment.index, WORKLOAD, corpus, "a")
+    problems = {problem.code: problem for problem in verify(corpus) if problem.path == segment.path}
     assert "open transaction is from offset" in problems["transaction-open"].message
 
 
@@ -461,13 +458,12 @@ def test_a_growing_upgraded_log_keeps_its_whole_segments() -> None:
         assert all(grown[path] == segment for path, segment in kept.items())
 
 
-def test_a_wrong_leader_epoch_is_found_though_no_crc_covers_it(tmp_path: Path) -> None:
-    generate(WORKLOAD, tmp_path / "out")
+def test_a_wrong_leader_epoch_is_found_though_no_crc_covers_it(corpus: Path) -> None:
     segment = Plan(WORKLOAD)[0]
-    path = tmp_path / "out" / segment.path
+    path = corpus / segment.path
     log = bytearray(path.read_bytes())
     log[12:16] = struct.pack(">i", 1)
     path.write_bytes(log)
-    [problem, *_] = verify(tmp_path / "out")
+    [problem, *_] = verify(corpus)
     assert (problem.path, problem.at, problem.code) == (segment.path, 0, "epoch-off-plan")
     assert problem.message == "has leader epoch 1; the plan gives 0"

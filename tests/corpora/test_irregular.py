@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_driver import kfuzz
 from irregular import IRREGULAR, SECRET, kinds
-from made_corpora import copy_of, digests, once
+from made_corpora import copy_of, digests, flip, once
 
 from kfuzz import logs
 from kfuzz.corpora.verification import verify
@@ -39,9 +39,7 @@ def test_check_skips_it_and_judges_the_rest(corpus: Path, kind: str, name: str) 
     odd = corpus / "orders-0" / name
     called = put(odd, kind)
     damaged = corpus / "orders-1" / f"{FIRST}.log"
-    data = bytearray(damaged.read_bytes())
-    data[200] ^= 1
-    damaged.write_bytes(data)
+    flip(damaged, 200)
     done = kfuzz("check", corpus)
     assert f"{odd}: skipped: it is {called}" in done.stdout
     assert f"{damaged}: fatal: batch[0].crc" in done.stdout

@@ -235,23 +235,12 @@ class FakeBroker:
         name = values["v3AndBelowTransactionalId"]
         # The markers of the transaction before are not written yet.
         error = CONCURRENT_TRANSACTIONS if self.asked["AddPartitionsToTxn"] % 2 else 0
-        if error:
-            return {"resultsByTopicV3AndBelow": self._added(values, error)}
-        self._open.add(name)
-        self.events.append(("begin", name))
-        return {"resultsByTopicV3AndBelow": self._added(values, 0)}
-
-    @staticmethod
-    def _added(values: Any, error: int) -> list[Any]:
-        return [
-            {
-                "name": topic["name"],
-                "resultsByPartition": [
-                    {"partitionIndex": index, "partitionErrorCode": error} for index in topic["partitions"]
-                ],
-            }
-            for topic in values["v3AndBelowTopics"]
-        ]
+        if not error:
+            self._open.add(name)
+            self.events.append(("begin", name))
+        [topic] = values["v3AndBelowTopics"]
+        added = [{"partitionIndex": index, "partitionErrorCode": error} for index in topic["partitions"]]
+        return {"resultsByTopicV3AndBelow": [{"name": topic["name"], "resultsByPartition": added}]}
 
     def _EndTxn(self, values: Any, version: int) -> Any:
         name = values["transactionalId"]
@@ -268,12 +257,13 @@ class FakeBroker:
         number = self._numbers[place]
         self._numbers[place] += 1
         told = self.trouble(*place, number)
-        if told in (HANG_UP, SILENCE):
-            return HANG_UP if told == HANG_UP else None
-        if told == LATE_HANG_UP:
-            self._append(place, partition["records"], values["transactionalId"])
+        if told == HANG_UP:
             return HANG_UP
+        if told == SILENCE:
+            return None
         error = told if isinstance(told, int) else self._append(place, partition["records"], values["transactionalId"])
+        if told == LATE_HANG_UP:
+            return HANG_UP
         if values["acks"] == 0:
             return None
         answered = {"index": partition["index"], "errorCode": error, "baseOffset": 0, "logStartOffset": 0}

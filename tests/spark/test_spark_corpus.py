@@ -13,7 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
-from made_corpora import digests
+from corpora.s3_server import s3
+from made_corpora import digests, flip
 from signals import interrupt_when, start
 
 from kfuzz.corpora.generation import generate as generate_here
@@ -23,6 +24,8 @@ from kfuzz.corpora.verification import verify as verify_here
 from kfuzz.corpora.workload import KIB, MIB, Workload, load, render
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import cannot_write
+
+__all__ = ["s3"]
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
@@ -264,10 +267,7 @@ def test_a_job_that_failed_is_resumed_and_only_the_rest_is_written(
     with pytest.raises(UsageError, match="add --resume"):
         generate(spark, WORKLOAD, out, tasks=3, write=write)
     logs = {path: path.stat().st_mtime_ns for path in out.glob("*/*.log")}
-    flipped = min(logs)
-    content = bytearray(flipped.read_bytes())
-    content[500] ^= 1
-    flipped.write_bytes(content)
+    flip(min(logs), 500)
     for path in notes.iterdir():
         path.unlink()
     (notes / "mended").write_text("")
@@ -290,35 +290,17 @@ def test_executors_with_disks_of_their_own_end_in_one_sentence(spark: Any, tmp_p
 
 
 @pytest.mark.nightly
-def test_a_job_writes_to_s3_what_one_process_writes_to_a_directory(tmp_path: Path) -> None:
+def test_a_job_writes_to_s3_what_one_process_writes_to_a_directory(s3: Any, tmp_path: Path) -> None:
     """In a process of its own, because workers have the environment that Java was started with."""
-    server = (
-        "import os, subprocess, sys\n"
-        "from moto.server import ThreadedMotoServer\n"
-        "server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)\n"
-        "server.start()\n"
-        "host, port = server.get_host_and_port()\n"
-        "os.environ.update(AWS_ACCESS_KEY_ID='t', AWS_SECRET_ACCESS_KEY='t', AWS_DEFAULT_REGION='us-east-1')\n"
-        "os.environ['AWS_ENDPOINT_URL'] = f'http://{host}:{port}'\n"
-        "import s3fs\n"
-        "fs = s3fs.S3FileSystem()\n"
-        "fs.mkdir('corpora')\n"
-        "code = subprocess.call([sys.executable, *sys.argv[1:]])\n"
-        "fs.invalidate_cache()\n"
-        "fs.get('corpora/spark', 'copy', recursive=True)\n"
-        "sys.exit(code)\n"
-    )
-    workload = tmp_path / "w.toml"
-    workload.write_text(render(WORKLOAD))
-    job = [JOBS / "generate_corpus.py", "--workload", workload, "--out", "s3://corpora/spark", "--verify"]
-    running = start(
-        [sys.executable, "-c", server, *job, "--master", "local[2]", "--tasks", "3"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(JOBS.parent)},
-    )
+    (tmp_path / "w.toml").write_text(render(WORKLOAD))
+    place = f"corpora/{tmp_path.name}"
+    job = [JOBS / "generate_corpus.py", "--workload", tmp_path / "w.toml", "--out", f"s3://{place}", "--verify"]
+    environment = {**os.environ, "PYTHONPATH": str(JOBS.parent)}
+    running = start([sys.executable, *job, "--master", "local[2]", "--tasks", "3"], cwd=tmp_path, env=environment)
     told, wrong = running.communicate(timeout=300)
     assert running.returncode == 0, wrong
-    assert "s3://corpora/spark: no problem in" in told
+    assert f"s3://{place}: no problem in" in told
+    s3.get(place, str(tmp_path / "copy"), recursive=True)
     generate_here(WORKLOAD, tmp_path / "here")
     assert digests(tmp_path / "copy") == digests(tmp_path / "here")
 
@@ -330,9 +312,7 @@ def test_verification_on_spark_finds_what_one_process_finds(spark: Any, tmp_path
     generate_here(WORKLOAD, out)
     assert verify(spark, out, tasks=3)[1] == []
     logs = sorted(out.glob("*/*.log"))
-    damaged = bytearray(logs[0].read_bytes())
-    damaged[len(damaged) // 2] ^= 0x10
-    logs[0].write_bytes(damaged)
+    flip(logs[0], logs[0].stat().st_size // 2, 0x10)
     logs[1].with_suffix(".index").unlink()
     logs[2].with_suffix(".timeindex").write_bytes(b"")
     (out / "stray").write_text("")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from made_corpora import rows_of
+from made_corpora import MIXED, rows_of
 from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, GreaterThan, In, LessThanOrEqual
 from test_spark_kafka_log import FIRST, in_order, plain, read
 
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "dataframes.md"
-MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 
 
 @pytest.fixture(scope="module")

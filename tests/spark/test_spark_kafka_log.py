@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from made_corpora import once, rows_of
+from made_corpora import MIXED, flip, once, rows_of
 from pyspark.sql.datasource import (
     CaseInsensitiveDict,
     EqualTo,
@@ -35,7 +35,6 @@ from kfuzz.spark.source import FORMAT, KafkaLogReader, KafkaLogSource, register
 
 pytestmark = pytest.mark.spark
 
-MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 FIRST = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
@@ -230,10 +229,8 @@ def test_damage_stops_a_strict_job_in_one_sentence_and_is_a_row_of_a_tolerant_on
     segment = logs.find_segments(corpus, topics="audit")[0]
     place = tmp_path / "audit-0"
     place.mkdir()
-    data = bytearray(segment.path.read_bytes())
-    data[5000] ^= 1
-    log = place / segment.path.name
-    log.write_bytes(data)
+    log = Path(shutil.copy(segment.path, place))
+    flip(log, 5000)
     with pytest.raises(Exception, match="crc-mismatch") as caught:
         spark.read.format(FORMAT).load(str(tmp_path)).toArrow()
     told = reason(str(caught.value))
