@@ -17,8 +17,6 @@ from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values, Workload
 
-__all__ = ["ABORTING", "BUSY", "SegmentBytes", "copy_of", "digests", "generate_segment", "once", "rows_of", "run"]
-
 BUSY = Topic(
     "busy",
     partitions=3,

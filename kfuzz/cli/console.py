@@ -17,37 +17,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
-from kfuzz.display import progress
+from kfuzz.display import progress as progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes, require_writable, write_whole
 from kfuzz.text import json_printable, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = [
-    "PATH",
-    "Complaints",
-    "Group",
-    "Place",
-    "Word",
-    "complain",
-    "echo_json",
-    "fitted",
-    "json_line",
-    "json_text",
-    "keep_going_without_reader",
-    "open_buffer",
-    "page",
-    "progress",
-    "reader_is_gone",
-    "require_reports",
-    "say",
-    "standard_input",
-    "terminal_width",
-    "write_json",
-    "write_lines",
-]
 
 # How many lines are printed between two looks at whether someone still reads them.
 LINES_BETWEEN = 64

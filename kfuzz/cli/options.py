@@ -169,9 +169,6 @@ count = _varied("--count", type=COUNT, metavar="N", help="How many inputs{}.")
 seed = click.option(
     "--seed", type=click.IntRange(1, 2**32 - 1), default=1, show_default=True, help="Seed of the random inputs."
 )
-frames = click.option(
-    "--frames", "as_frames", is_flag=True, help="The bytes are what a client sent over a connection: requests."
-)
 size = _varied("--size", type=SIZE, help='Uncompressed size of the corpus, like "64MiB".')
 
 
