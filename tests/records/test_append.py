@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import pytest
 from conftest import counts
-from testee_driver import LARGEST_LEAD, RunningTestee
+from kafka_tools import ask_all
+from testee_driver import RunningTestee
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
@@ -50,14 +49,9 @@ def in_json(topic: Topic) -> dict[str, Any]:
     return {name: str(getattr(topic, name)) if name in wide else getattr(topic, name) for name in names}
 
 
-def answers(kafka: RunningTestee, inputs: list[tuple[bytes, Topic]]) -> Iterator[dict[str, Any]]:
-    request = {"id": "a", "operation": "decode-records", "role": "broker"}
-    for start in range(0, len(inputs), LARGEST_LEAD):
-        part = inputs[start : start + LARGEST_LEAD]
-        for data, topic in part:
-            kafka.send_line(json.dumps(request | {"hex": data.hex(), "topic": in_json(topic)}))
-        for _ in part:
-            yield kafka.read_answer()
+def answers(kafka: RunningTestee, inputs: list[tuple[bytes, Topic]]) -> list[dict[str, Any]]:
+    request = {"operation": "decode-records", "role": "broker"}
+    return ask_all(kafka, [request | {"hex": data.hex(), "topic": in_json(topic)} for data, topic in inputs])
 
 
 def agreed(data: bytes, topic: Topic, answer: dict[str, Any]) -> str:
