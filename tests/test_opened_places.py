@@ -17,6 +17,7 @@ import zstandard
 from cli_driver import kfuzz, outcome
 from corpora.s3_server import s3
 from made_corpora import ABORTING, once, rows_of
+from made_segments import bad
 
 from kfuzz import cluster, files, logs, places, records, storage, text
 from kfuzz.corpora.workload import KIB, Workload
@@ -126,9 +127,8 @@ def test_files_are_copied_when_they_are_opened_and_few_are_kept(
 
 def test_damage_is_named_by_its_real_place(log: Path, tmp_path: Path) -> None:
     damaged = shutil.copytree(log, tmp_path / "data")
-    data = bytearray((first := damaged / "t-0" / f"{0:020d}.log").read_bytes())
-    data[30] ^= 1
-    first.write_bytes(data)
+    first = damaged / "t-0" / f"{0:020d}.log"
+    first.write_bytes(bad(first.read_bytes(), 30))
     (archive := tmp_path / "backup.tar").write_bytes(tar(folder=damaged))
     name = f"{archive}/broker-1/data/t-0/{first.name}"
     assert f"{name}: fatal: " in outcome("check", archive)[1]
@@ -148,8 +148,8 @@ def test_a_packed_file_is_read_and_a_part_of_it_refused(log: Path, tmp_path: Pat
     packed.write_bytes(PACK[pack](data[:1000]) + PACK[pack](data[1000:]))
     assert outcome("cat", packed) == outcome("cat", plain)
     assert outcome("show", packed)[1].replace(str(packed), "") == outcome("show", plain)[1].replace(str(plain), "")
-    for bad, what in ((packed.read_bytes()[:-9], "is cut off"), (packed.read_bytes() + b"rest", "is damaged")):
-        packed.write_bytes(bad)
+    for wrong, what in ((packed.read_bytes()[:-9], "is cut off"), (packed.read_bytes() + b"rest", "is damaged")):
+        packed.write_bytes(wrong)
         for verb in ("check", "show", "cat"):
             done = kfuzz(verb, packed)
             assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cli_driver import kfuzz
 from made_corpora import copy_of, once
+from made_segments import bad
 
 from kfuzz.corpora.workload import KIB, Topic, Workload
 
@@ -33,10 +34,8 @@ def test_a_sound_directory_is_one_line(logs: Path) -> None:
 
 def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: Path) -> None:
     segment = logs / "orders-0" / f"{FIRST}.log"
-    data = bytearray(segment.read_bytes())
-    for place in (200, len(data) // 2, len(data) - 5):
-        data[place] ^= 1
-    segment.write_bytes(data)
+    data = segment.read_bytes()
+    segment.write_bytes(bad(bad(bad(data, 200), len(data) // 2), -5))
     index = logs / "orders-1" / f"{FIRST}.index"
     index.write_bytes(index.read_bytes() + b"x")
     done = kfuzz("check", logs)

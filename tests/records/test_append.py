@@ -16,6 +16,7 @@ from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.engine import seal
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.records.appending import (
     Appended,
@@ -28,7 +29,6 @@ from kfuzz.records.appending import (
 )
 from kfuzz.records.read.topic import Topic
 from kfuzz.vectors.model import load_suite
-from kfuzz.wire.io.checksum import crc32c
 
 NOW_MS = 1_700_000_000_000
 MUTANTS = 3_000
@@ -187,8 +187,7 @@ def test_log_append_time_stamps_every_record_and_seals_the_batch() -> None:
 
 def test_a_max_timestamp_that_is_right_leaves_even_unused_bits_alone() -> None:
     data = produced()
-    odd = data[:21] + b"\x80\x80" + data[23:]
-    odd = odd[:17] + crc32c(odd[21:]).to_bytes(4, "big") + odd[21:]
+    odd = seal(data[:21] + b"\x80\x80" + data[23:], length=False, crc=True)
     assert set_max_timestamp(odd, "create", NOW_MS + 9) == odd
     assert set_max_timestamp(odd, "create", NOW_MS)[21:23] == b"\0\0"
 
