@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import mmap
+import os
 import shutil
 import sys
 import textwrap
@@ -38,8 +39,8 @@ def say(*sentences: object, err: bool = False) -> None:
 
 
 def json_text(value: Any, *, sort_keys: bool = True) -> str:
-    """``value`` as one JSON document. Its text is harmless on a terminal, and valid Unicode."""
-    return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False))
+    """``value`` as one JSON document; paths are texts. Its text is harmless on a terminal, and valid Unicode."""
+    return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False, default=os.fspath))
 
 
 def json_line(value: Any, *, sort_keys: bool = False) -> str:
