@@ -252,19 +252,3 @@ def test_a_live_topic_is_read_as_its_log(log: Path, tmp_path: Path) -> None:
 @pytest.mark.java
 def test_a_topic_of_apache_kafka_is_read_as_its_log(broker: Any, log: Path) -> None:
     compare_live(f"127.0.0.1:{broker.port}", log, "places")
-
-
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (["cat"], "name a file, a folder or an archive, or give --bootstrap"),
-        (["check", "x", "--topics", "orders"], "--topics needs --bootstrap"),
-        (["cat", "x", "--bootstrap", "127.0.0.1:1"], "one of them"),
-        (["cat", "--bootstrap", "127.0.0.1:1"], "127.0.0.1:1 cannot be reached"),
-        (["check", "nothing://x/y"], "which fsspec does not know"),
-        (["cat", "memory://nothing/here"], "memory://nothing/here has no files"),
-    ],
-)
-def test_a_place_that_cannot_be_read_is_refused_in_one_sentence(words: list[str], what: str) -> None:
-    done = kfuzz(*words)
-    assert (done.returncode, done.stdout, done.stderr.count("\n"), what in done.stderr) == (2, "", 1, True), done.stderr

@@ -99,12 +99,6 @@ def test_folders_that_are_passed_over_have_a_start_too(logs: Path) -> None:
     assert not kfuzz("check", logs, "--role", "consumer").stdout.startswith(f"{logs}/orders-0.")
 
 
-def test_a_directory_without_logs_is_wrong_use(tmp_path: Path) -> None:
-    done = kfuzz("check", tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"kfuzz: {tmp_path} has no log segments and no indexes; ")
-
-
 def test_an_interrupt_ends_the_verb_with_one_sentence(logs: Path, tmp_path: Path) -> None:
     # A pipe that the user names is read.
     pipe = tmp_path / "pipe"

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from cli_driver import kfuzz
 from conformance.referee_tools import write_suite
+from made_segments import bad, batch
 
-from kfuzz import records
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.kafka import KAFKA_3, LATEST
 
@@ -50,7 +50,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "empty").touch()
     (tmp_path / "object").write_text("{}")
     (tmp_path / "deep.json").write_text("[" * 100_000)
-    (tmp_path / "log").write_bytes(records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])]))
+    (tmp_path / "log").write_bytes(batch(0))
+    (tmp_path / "broken").write_bytes(batch(5) + bad(batch(6), -2) + batch(7))
     # A request of ApiVersions.
     (tmp_path / "sent").write_bytes(struct.pack(">ihhih", 10, 18, 0, 1, -1))
     write_suite(tmp_path / "toy", [{"id": "toy/empty"}])
