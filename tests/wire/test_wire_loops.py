@@ -26,35 +26,9 @@ from kfuzz.wire.walk.scan import BATCH, END, PAYLOAD, REFUSED, Scan
 Record, RecordBatch = records.Record, records.RecordBatch
 
 
-SIZES = [
-    *range(70),
-    *range(250, 330),
-    383,
-    384,
-    385,
-    391,
-    511,
-    512,
-    513,
-    767,
-    768,
-    3583,
-    3584,
-    3585,
-    3711,
-    3712,
-    5632,
-    5695,
-    5696,
-    5697,
-    5952,
-    6143,
-    7168,
-    7300,
-    11_264,
-    11_392,
-    20_000,
-]
+# Around these sizes, the kernels take other steps.
+EDGES = (384, 512, 768, 3584, 3712, 5696, 5952, 6144, 7168, 11_264, 11_392)
+SIZES = [*range(70), *range(250, 330), 391, 5632, 7300, *(edge + i for edge in EDGES for i in (-1, 0, 1)), 20_000]
 
 
 def pieces(places: Sequence[int]) -> Iterator[tuple[int, int, memoryview]]:
