@@ -16,16 +16,5 @@ ERROR_NAMES: Final[Mapping[int, str]] = {int(code): name for code, name in _TABL
 # The other way round.
 ERROR_CODES: Final[Mapping[str, int]] = {name: code for code, name in ERROR_NAMES.items()}
 ERROR_MEANINGS: Final[Mapping[int, str]] = {ERROR_CODES[name]: text for name, text in _TABLES["meanings"].items()}
-# A broker that gives these errors to a Produce request may have the records in its log all the same.
-AFTER_APPEND: Final = frozenset(
-    ERROR_CODES[name]
-    for name in (
-        "REQUEST_TIMED_OUT",
-        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        "NETWORK_EXCEPTION",
-        "UNKNOWN_SERVER_ERROR",
-        "DUPLICATE_SEQUENCE_NUMBER",
-    )
-)
-# Producers take these as success. The answer with the second one has no offset.
-TAKEN: Final = frozenset(ERROR_CODES[name] for name in ("NONE", "DUPLICATE_SEQUENCE_NUMBER"))
+AFTER_APPEND: Final = frozenset(ERROR_CODES[name] for name in _TABLES["after_append"])
+TAKEN: Final = frozenset(ERROR_CODES[name] for name in _TABLES["taken"])

@@ -138,9 +138,9 @@ def command(
     """
     if as_list:
         return _list(as_json)
-    others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
+    others = options.given("targets", "peer", "truth", "sanitize", "corpus", "replay", "stop_at_first")
     if against is not None:
-        if any(one is not None for one in (*others, client, bootstrap, file)) or jobs > 1:
+        if others or options.given("client", "bootstrap", "file") or jobs > 1:
             raise UsageError(
                 "--against-broker takes --seconds, --count, --seed and --json; `kfuzz probe --apis` has more options"
             )
@@ -150,7 +150,7 @@ def command(
         with probe.command.make_context("probe", asked, parent=ctx) as probing:
             return cast("int", probe.command.invoke(probing))
     if client is not None:
-        if any(one is not None for one in others):
+        if others:
             raise UsageError(
                 "--client takes --bootstrap, --seconds, --count, --seed, --jobs, --out, --reproduce and --json; "
                 "leave out the others"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from kfuzz.cli import options
 from kfuzz.cli.console import Place, complain, progress, require_reports, say, write_json
@@ -104,9 +103,8 @@ def command(
         if update_expected or name or expected_file or only_failures or publish:
             raise UsageError("--apis compares with no expected outcomes; leave out the options about them")
         ctx.exit(_ask_apis(settings, Hostility(globs=globs, **hostile), root, json_file, causes_shown))
-    for option in ctx.command.params:
-        if option.name in OF_APIS and ctx.get_parameter_source(option.name) is not ParameterSource.DEFAULT:
-            raise UsageError(f"{option.opts[0]} is for --apis; add --apis, or leave it out")
+    if strays := options.given(*OF_APIS):
+        raise UsageError(f"{strays[0]} is for --apis; add --apis, or leave it out")
     if update_expected and globs:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB")
     if update_expected and not (name or expected_file):
