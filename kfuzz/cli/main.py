@@ -152,7 +152,10 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
         asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "kfuzz"
         _complain(f"{_sentence(error.format_message())}; see `{asked} --help`")
         sys.exit(2)
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as error:
+        # click takes a file that ends too early for the end of a person's input.
+        if isinstance(error.__cause__, EOFError):
+            raise error.__cause__ from None
         click.echo(f"kfuzz: {'terminated' if signals else 'interrupted'}", err=True)
         sys.exit(128 + (signals[0] if signals else signal.SIGINT))
     except KfuzzError as error:

@@ -18,6 +18,8 @@ from cli_driver import kfuzz
 from conformance.referee_tools import write_suite
 from made_segments import bad, batch
 
+from kfuzz.cli import explain
+from kfuzz.cli.main import main
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.kafka import KAFKA_3, LATEST
 
@@ -90,3 +92,12 @@ def test_ctrl_c_while_the_command_is_imported_is_one_sentence() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "kfuzz: interrupted\n")
+
+
+def test_a_fault_of_kfuzz_at_the_end_of_a_file_is_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended_early(**_: object) -> None:
+        raise EOFError
+
+    monkeypatch.setattr(explain.command, "callback", ended_early)
+    with pytest.raises(EOFError):
+        main(["explain", "crc.mismatch"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import wraps
 from typing import Any, ParamSpec, Self
 
@@ -77,7 +77,8 @@ async def no_connection(proxy: Proxy) -> None:
 @asynccontextmanager
 async def listening(broker: Scripted) -> AsyncIterator[Address]:
     """Where a broker listens that does with each connection as ``broker`` says."""
-    async with await asyncio.start_server(broker, "127.0.0.1", 0) as server:
+    # Python 3.12 waits for each connection of a server at the end of an `async with`.
+    with closing(await asyncio.start_server(broker, "127.0.0.1", 0)) as server:
         yield Address(*server.sockets[0].getsockname())
 
 

@@ -73,7 +73,7 @@ def test_ended_connections_are_freed_although_kfuzz_searches_for_cycles_seldom()
 
     async def many(_: Client, proxy: Proxy) -> None:
         before = count()
-        for _ in range(300):
+        for _ in range(900):
             async with asking(proxy) as client:
                 await client.ask("ApiVersions", 0, {})
         left.append(count() - before)
@@ -84,4 +84,5 @@ def test_ended_connections_are_freed_although_kfuzz_searches_for_cycles_seldom()
         through(scenario=many)
     finally:
         gc.set_threshold(*usual)
-    assert left[0] < 1000
+    # All connections together leave 5400.
+    assert left[0] < 3000
