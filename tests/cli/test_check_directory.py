@@ -7,13 +7,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 from cli_driver import kfuzz
 from made_corpora import copy_of, once
 from made_segments import bad
+from signals import KFUZZ, interrupt_when, start
 
 from kfuzz.corpora.workload import KIB, Topic, Workload
 
@@ -103,26 +102,18 @@ def test_an_interrupt_ends_the_verb_with_one_sentence(logs: Path, tmp_path: Path
     # A pipe that the user names is read.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    run = subprocess.Popen(
-        [sys.executable, "-m", "kfuzz", "check", str(logs), str(pipe)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    run = start([*KFUZZ, "check", logs, pipe])
+    writers: list[int] = []
+
+    def is_open() -> bool:
         # The pipe can be opened for writing when the verb has opened it; then the verb waits for bytes.
-        writer = None
-        while writer is None and run.poll() is None:
-            with contextlib.suppress(OSError):
-                writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        assert writer is not None, run.communicate()
-        # A shell's background jobs ignore SIGINT.
-        run.send_signal(signal.SIGTERM)
-        _, told = run.communicate(timeout=60)
-        os.close(writer)
-    finally:
-        run.kill()
-        run.wait()
+        with contextlib.suppress(OSError):
+            writers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    # A shell's background jobs ignore SIGINT.
+    _, told = interrupt_when(run, is_open, within_s=60, number=signal.SIGTERM)
+    os.close(*writers)
     assert (run.returncode, told.strip()) == (128 + signal.SIGTERM, "kfuzz: terminated")
 
 
