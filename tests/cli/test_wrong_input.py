@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 import pytest
+from cli_driver import commands
 from made_segments import bad, batch
 from signals import KFUZZ, interrupt_when, start
 
-from kfuzz.cli.main import cli
 from kfuzz.errors import UsageError
 from kfuzz.files import open_whole, require_writable, write_whole
 from kfuzz.spark.jobs import conform_main
@@ -35,23 +35,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    if not isinstance(group, click.Group):
-        return [path]
-    context = click.Context(group)
-    names = group.list_commands(context)
-    return [found for name in names for found in commands(group.get_command(context, name), (*path, name))]  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("path", commands(cli), ids=" ".join)
-def test_the_help_of_every_command_has_an_example_of_it(path: tuple[str, ...]) -> None:
-    command: click.Command = cli
-    for name in path:
-        assert isinstance(command, click.Group)
-        found = command.get_command(click.Context(command), name)
-        assert found is not None
-        command = found
-    assert f"kfuzz {' '.join(path)}" in (command.help or "")
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
+def test_the_help_of_every_command_has_an_example_of_it(name: str, command: click.Command) -> None:
+    assert name in (command.help or "")
 
 
 def test_a_missing_file_of_a_testee_is_told_before_spark_starts(
