@@ -38,6 +38,11 @@ def say(*sentences: object, err: bool = False) -> None:
         click.echo(printable(str(sentence)), err=err)
 
 
+def notice(sentence: str) -> None:
+    """Print a sentence about the work on standard error."""
+    say(sentence, err=True)
+
+
 def json_text(value: Any, *, sort_keys: bool = True) -> str:
     """``value`` as one JSON document; paths are texts. Its text is harmless on a terminal, and valid Unicode."""
     return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False, default=os.fspath))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Place, complain, progress, require_reports, say, write_json
+from kfuzz.cli.console import Place, complain, notice, progress, require_reports, say, write_json
 from kfuzz.cli.report import print_outcome
 from kfuzz.client.address import Address
 from kfuzz.conformance.judge.matrix import Places
@@ -125,7 +125,7 @@ def command(
             whole=not globs,
             publish=publish,
             on_progress=set_done,
-            on_notice=lambda text: say(text, err=True),
+            on_notice=notice,
         )
     from kfuzz.conformance import report
 
@@ -152,9 +152,7 @@ def _ask_apis(
     vectors = load_suite("*", root, kinds=("message",))
     quiet = json_file == "-"
     with progress("probe", None, quiet=quiet) as set_done:
-        report = probe_apis(
-            vectors, settings, hostility, on_progress=set_done, on_notice=lambda text: say(text, err=True)
-        )
+        report = probe_apis(vectors, settings, hostility, on_progress=set_done, on_notice=notice)
     if json_file:
         write_json(json_file, report.to_json())
     if not quiet:
