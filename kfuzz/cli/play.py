@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ from kfuzz.replay import Settings as ReplaySettings
 from kfuzz.replay import give
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
-from kfuzz.serve.server import shown_address, stopped_by
+from kfuzz.serve.server import stopped_by_signals
 
 # The topic of a golden conversation, in its frames.
 TOPIC: Final = re.compile(rb"kfuzz-conversation(-\d+)?")
@@ -98,8 +97,8 @@ async def _listened(recording: Recording, host: str, port: int, open_to_others: 
     broker = RecordedBroker(recording)
     settings = ServeSettings(host, port, open_to_others=open_to_others, brokers=len(broker.places))
     async with Server(Topics(), settings, tell=lambda sentence: say(sentence, err=True), broker=broker) as server:
-        places = [shown_address(server.host, port) for port in broker.cluster.ports.values()]
-        with stopped_by((signal.SIGINT, signal.SIGTERM), broker.done.set):
+        places = [str(one) for one in server.places]
+        with stopped_by_signals(broker.done.set):
             if as_json:
                 click.echo(json_line({"brokers": dict(zip(broker.places, places, strict=True))}))
             else:

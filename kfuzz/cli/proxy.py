@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from typing import Any
 
 import click
@@ -16,7 +15,7 @@ from kfuzz.relay.control import Control
 from kfuzz.relay.loop import run
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import SEED, SEED_MAX, Rule, load_rules, parse_rule
-from kfuzz.serve.server import shown_address, stopped_by
+from kfuzz.serve.server import stopped_by_signals
 
 
 @click.command()
@@ -120,7 +119,7 @@ async def _run(brokers: tuple[Address, ...], settings: Settings, control_port: i
         if control_port is not None:
             control = await stack.enter_async_context(Control(proxy, control_port, ended.set))
         await stack.enter_async_context(proxy)
-        with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
+        with stopped_by_signals(ended.set):
             _say_places(proxy, control, as_json)
             await ended.wait()
     if as_json:
@@ -130,9 +129,9 @@ async def _run(brokers: tuple[Address, ...], settings: Settings, control_port: i
 
 
 def _say_places(proxy: Proxy, control: Control | None, as_json: bool) -> None:
-    places = {str(broker): shown_address(*place) for broker, place in proxy.places.items()}
+    places = {str(broker): str(place) for broker, place in proxy.places.items()}
     if as_json:
-        first = {"bootstrap": ",".join(places.values()), "brokers": places}
+        first = {"bootstrap": proxy.bootstrap, "brokers": places}
         click.echo(json_line(first | ({"control_port": control.port} if control else {})))
         return
     for broker, place in places.items():

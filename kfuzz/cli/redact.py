@@ -63,12 +63,13 @@ def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, secre
         raise UsageError(f"{out} is no regular file, and kfuzz reads the copy again; name another file with --out")
     if path != "-" and local_path(path).is_dir():
         from kfuzz.relay.recording import Recording
-        from kfuzz.relay.redacting import frames_of_all, redact_recording
+        from kfuzz.relay.redacting import redact_recording
 
         recorded = Recording(local_path(path))
         with whole_directory(require_empty(out)) as folder:
             redact_recording(recorded, folder, redactor)
-            changes = changed_frames(frames_of_all(recorded), frames_of_all(Recording(folder)))
+            before, after = (one.frames("kafka") for one in (recorded, Recording(folder)))
+            changes = changed_frames((frame for _, frame in before), (frame for _, frame in after))
             changed = list(islice(changes, SHOWN_MOST))
     else:
         from kfuzz.annotate.frames import frames_of

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from kfuzz.messages.model import Versions
 from kfuzz.relay.loop import run
 from kfuzz.serve import Cluster, Report, Server, Settings, Topics, feed, topics_of
 from kfuzz.serve.cluster import NODES_MAX
-from kfuzz.serve.server import shown_address, stopped_by
+from kfuzz.serve.server import stopped_by_signals
 from kfuzz.units import counted
 from kfuzz.vectors import load_suite
 
@@ -97,15 +96,14 @@ async def _serve(
     ended = asyncio.Event()
     async with Server(topics, settings, tell=lambda sentence: say(sentence, err=True)) as server:
         ports = server.broker.cluster.ports
-        with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
+        with stopped_by_signals(ended.set):
             if as_json:
                 places = [{"node_id": node, "port": port} for node, port in ports.items()]
                 brokers = {"brokers": places} if settings.brokers > 1 else {}
                 _say({"host": server.host, "port": server.port, "topics": names} | brokers)
             else:
                 held = "the topics that standard input gives" if given else counted(len(names), "topic")
-                shown = ", ".join(shown_address(server.host, port) for port in ports.values())
-                click.echo(f"kfuzz serves {held} at {shown}")
+                click.echo(f"kfuzz serves {held} at {', '.join(map(str, server.places))}")
             feeding = asyncio.create_task(_fed(server.broker.cluster, given, ended)) if given else None
             await ended.wait()
             if feeding is not None:

@@ -21,8 +21,6 @@ BACKOFF_S_MAX: Final = 1.0
 EXPIRE_S: Final = 0.5
 # The number of the connection for all requests except batches.
 CONTROL: Final = -1
-# Control requests wait only for each other.
-CONTROL_IN_FLIGHT: Final = 1000
 # The address that the user gave; the brokers' own numbers begin at 0.
 BOOTSTRAP: Final = -1
 TRANSACTION: Final = 1
@@ -105,15 +103,14 @@ class Cluster:
     # -- connections
 
     def _new(self, broker: int, number: int) -> Link:
-        in_flight = CONTROL_IN_FLIGHT if number == CONTROL else self.settings.in_flight
-        link = Link(
+        settings = self.settings
+        self._links[broker, number] = link = Link(
             self._addresses[broker],
-            self.settings.security,
-            in_flight=in_flight,
-            timeout_ms=self.settings.timeout_ms,
+            settings.security,
+            timeout_ms=settings.timeout_ms,
+            in_flight=settings.in_flight,
             permit=self._permit,
         )
-        self._links[broker, number] = link
         return link
 
     async def link(self, broker: int, number: int = CONTROL) -> Link:

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
@@ -31,7 +32,7 @@ from kfuzz.client.protocol import (
     response,
     spoken,
 )
-from kfuzz.client.tls import client_context, secured, why
+from kfuzz.client.tls import client_context, secured, set_once, why
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
@@ -98,7 +99,7 @@ class _Sent(NamedTuple):
 class Link:
     """A connection. Open it before use; once :attr:`lost` has a reason, it stays lost.
 
-    ``in_flight``: how many requests may wait for their answers, for :meth:`room`. ``permit`` is called
+    ``in_flight``: how many requests may wait for their answers, for callers of :meth:`room`. ``permit`` is called
     before it connects. ``context``: what ``client_context`` makes, for callers with many connections.
     """
 
@@ -107,8 +108,8 @@ class Link:
         address: Address,
         security: Security,
         *,
-        in_flight: int,
         timeout_ms: int,
+        in_flight: int = 1,
         permit: Permit = lambda address, hosts: None,
         context: ssl.SSLContext | None = None,
     ) -> None:
@@ -243,7 +244,7 @@ class Link:
     def later(self, number: int, pieces: list[Any]) -> asyncio.Future[bytes | None]:
         """Send a request of several buffers. The future gets the answer; None if the connection is lost before."""
         answer: asyncio.Future[bytes | None] = self._loop.create_future()
-        self.send(number, pieces, lambda data: _set_answer(answer, data))
+        self.send(number, pieces, partial(set_once, answer))
         return answer
 
     def next_number(self) -> int:
@@ -408,8 +409,3 @@ class Link:
             self._sent.popleft().take(answer)
             self.wake(1)
         del self._in[:at]
-
-
-def _set_answer(answer: asyncio.Future[bytes | None], data: bytes | None) -> None:
-    if not answer.done():
-        answer.set_result(data)

@@ -8,11 +8,12 @@ import os
 import socket
 import ssl
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 
+T = TypeVar("T")
 CERTIFICATES_BYTES_MAX: Final = 16 << 20
 # OpenSSL's reasons for a peer that sends something else.
 NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG"})
@@ -85,9 +86,9 @@ async def secured(plain: socket.socket, context: ssl.SSLContext, host: str | Non
                 made.do_handshake()
                 return made
             except ssl.SSLWantReadError:
-                loop.add_reader(made, _set, ready)
+                loop.add_reader(made, set_once, ready, None)
             except ssl.SSLWantWriteError:
-                loop.add_writer(made, _set, ready)
+                loop.add_writer(made, set_once, ready, None)
             try:
                 await ready
             finally:
@@ -98,9 +99,10 @@ async def secured(plain: socket.socket, context: ssl.SSLContext, host: str | Non
         raise
 
 
-def _set(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
+def set_once(future: asyncio.Future[T], value: T) -> None:
+    """Give a future its value, if nobody has given it one or cancelled it."""
+    if not future.done():
+        future.set_result(value)
 
 
 def say_end(one: socket.socket) -> None:

@@ -23,10 +23,9 @@ from kfuzz.errors import DecodeError, UsageError
 from kfuzz.files import read_small
 from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, integer
 from kfuzz.fuzz.driver import Bounds, Driver, Ended, ended_as
-from kfuzz.fuzz.stage import Between
 from kfuzz.mutate.dice import Dice
 from kfuzz.relay.changes import number_paths
-from kfuzz.relay.local import Applied, Seen
+from kfuzz.relay.local import Applied, NotingProxy, Seen
 from kfuzz.relay.rule import RULE, SEED_MAX, Rule
 from kfuzz.serve.topics import GivenPartition, Partition
 from kfuzz.serve.written import Arrived, WrittenPartition
@@ -349,7 +348,10 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> H
             held.ended = reading.end(held.handed)
             if driver.runs and isinstance(closed := driver.ask(do="close"), Ended) and not held.ended.harm:
                 held.ended = closed
-        held.applied, held.apis = list(between.applied), between.apis
+        held.applied = list(between.applied)
+        sums = between.watch.by_api.items()
+        # Of an API that is asked in several versions, the one that came last.
+        held.apis = {api: [*one.versions][-1] for api, one in sums if one.responses and one.versions}
     if held.ended.error == NOTHING_MORE and any(map(_may_end, held.applied)):
         held.ended = Ended()
     if made.kind == READS and held.ended == Ended() and (wrong := _wrong_data(held, topic.records)):
@@ -357,7 +359,7 @@ def _held(driver: Driver, made: Conversation, bounds: Bounds, topic: Topic) -> H
     return held
 
 
-def _sent(driver: Driver, made: Conversation, written: WrittenPartition, between: Between) -> Ended:
+def _sent(driver: Driver, made: Conversation, written: WrittenPartition, between: NotingProxy) -> Ended:
     """Let a producer send everything, and judge what the broker holds."""
     said = driver.ask(
         do="produce",
@@ -393,7 +395,7 @@ class _Reading:
     topic: Topic
     # None if the broker is not kfuzz's own.
     partition: Partition | None
-    between: Between
+    between: NotingProxy
 
     def end(self, handed: list[Handed]) -> Ended:
         """Let it read to the end. Appends to ``handed`` what it hands out."""

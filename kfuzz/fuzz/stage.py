@@ -9,44 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import selectors
-from collections import deque
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kfuzz.client.address import Address
-from kfuzz.relay.frames import Frame
-from kfuzz.relay.local import FRAMES_MAX, Applied
+from kfuzz.relay.local import NotingProxy
 from kfuzz.relay.loop import runner
-from kfuzz.relay.proxy import Proxy, Settings
+from kfuzz.relay.proxy import Settings
 from kfuzz.relay.rule import Rule
-from kfuzz.serve.server import Server, shown_address
+from kfuzz.serve.server import Server
 from kfuzz.serve.server import Settings as ServerSettings
 from kfuzz.serve.topics import Partition, Topics
 
 T = TypeVar("T")
-
-
-class Between(Proxy):
-    """The proxy between a client and a broker.
-
-    - ``applied``: what rules did to frames; ``apis``: the APIs of all responses, and their versions
-    """
-
-    def __init__(self, broker: Address, rules: Sequence[Mapping[str, Any]], seed: int) -> None:
-        super().__init__([broker], Settings(rules=tuple(map(Rule, rules)), seed=seed))
-        self.applied: deque[Applied] = deque(maxlen=FRAMES_MAX)
-        self.apis: dict[str, int] = {}
-        self.on_frame = self._saw
-        self.rules.on_applied = lambda *what: self.applied.append(Applied.of(*what))
-
-    def _saw(self, frame: Frame) -> None:
-        if frame.direction == "response":
-            self.apis[frame.exchange.name] = frame.exchange.version
-
-    @property
-    def bootstrap(self) -> str:
-        """Where clients connect to, as ``host:port``."""
-        return shown_address(*self.places[self.brokers[0]])
 
 
 class _Selector(selectors.DefaultSelector):
@@ -97,7 +72,7 @@ class Stage:
     @contextlib.contextmanager
     def between(
         self, bootstrap: str, topics: Mapping[str, Partition], rules: Sequence[Mapping[str, Any]], seed: int
-    ) -> Iterator[Between]:
+    ) -> Iterator[NotingProxy]:
         """A proxy with rules, in front of the broker at ``bootstrap``; of "", a new one with these topics.
 
         The block raises the first error in kfuzz's own callbacks at its end.
@@ -105,15 +80,16 @@ class Stage:
         self._fault = None
         stack = contextlib.AsyncExitStack()
 
-        async def begin() -> Between:
-            address = Address.parse(bootstrap) if bootstrap else None
-            if address is None:
+        async def begin() -> NotingProxy:
+            if bootstrap:
+                address = Address.parse(bootstrap)
+            else:
                 held = Topics()
                 for name, partition in topics.items():
                     held.put_partition(name, 0, partition)
                 server = await stack.enter_async_context(Server(held, ServerSettings()))
-                address = Address(server.host, server.port)
-            made = Between(address, rules, seed)
+                [address] = server.places
+            made = NotingProxy([address], Settings(rules=tuple(map(Rule, rules)), seed=seed))
             await stack.enter_async_context(made)
             return made
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+import tomllib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
 
 from kfuzz import records
 from kfuzz.client.link import Link
@@ -259,34 +261,40 @@ def _filled(definition: Definition, fields: tuple[Field, ...], version: int, nam
 Reach = Callable[[Context], Awaitable[object]]
 
 
-@dataclass(frozen=True)
-class Conversation:
-    """A state of a broker. ``needs`` are the APIs that ``reach`` asks; ``end`` leaves the state.
+async def _nothing(context: Context) -> None:
+    """Every broker is in this state."""
 
-    ``asks``: the APIs with good requests in this state; ``others``: the values in which some differ in this state.
+
+class State(NamedTuple):
+    """A state of a broker, and how to ``reach`` it; ``end`` leaves it.
+
+    ``others``: the values in which the good requests of some APIs differ in this state.
     """
 
-    name: str
-    needs: tuple[str, ...]
-    reach: Reach
-    asks: tuple[str, ...]
-    others: Mapping[str, Others] = field(default_factory=dict)
+    reach: Reach = _nothing
+    others: Mapping[str, Others] = EMPTY
     end: Reach | None = None
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation in a state of a broker, as ``conversations.toml`` describes it."""
+
+    name: str
+    state: State
+    asks: Sequence[str]
+    needs: Sequence[str] = ()
     place: Place = "broker"
 
     @property
     def lasts(self) -> bool:
         """Whether no request can change the state."""
-        return self.reach is _nothing
+        return self.state.reach is _nothing
 
     def good(self, context: Context, api: str, version: int) -> Message:
         """The good request of an API in this state."""
-        others = self.others.get(api) or OTHERS.get(api, _with())
+        others = self.state.others.get(api) or OTHERS.get(api, _with())
         return context.good(api, version, others(context))
-
-
-async def _nothing(context: Context) -> None:
-    """Every broker is in this state."""
 
 
 def _with(**values: Any) -> Others:
@@ -460,101 +468,41 @@ OTHERS: Final[Mapping[str, Others]] = {
 # A consumer of the newer kind joins a classic group, which makes Kafka convert it.
 UPGRADE: Final = {"ConsumerGroupHeartbeat": _with(memberId=UUID, memberEpoch=0, topicPartitions=[])}
 
-TOPICS: Final = (
-    *("ApiVersions", "Metadata", "DescribeTopicPartitions", "DescribeCluster", "FindCoordinator", "ListOffsets"),
-    *("OffsetForLeaderEpoch", "Fetch", "DescribeProducers", "DescribeLogDirs", "DeleteRecords", "CreateTopics"),
-    *("CreatePartitions", "DeleteTopics", "AlterReplicaLogDirs"),
-)
-REASSIGNMENTS: Final = ("AlterPartitionReassignments", "ListPartitionReassignments", "ElectLeaders")
-TRANSACTION: Final = (
-    *("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId", "DescribeTransactions", "TxnOffsetCommit", "Produce"),
-    *("EndTxn", "ListTransactions", "WriteTxnMarkers"),
-)
-KNOWN: Final = ("JoinGroup", "SyncGroup")
-JOINED: Final = (*KNOWN, "Heartbeat")
-OFFSETS: Final = ("OffsetCommit", "OffsetFetch")
-STABLE: Final = (
-    *(*JOINED, *OFFSETS, "LeaveGroup", "DescribeGroups", "DeleteGroups", "OffsetDelete", "ListGroups"),
-    "ConsumerGroupHeartbeat",
-)
-ODD: Final = (*UPGRADE, "DescribeGroups", "JoinGroup")
-CONSUMER_GROUP: Final = ("ConsumerGroupDescribe", *OFFSETS, "JoinGroup")
-SHARE_GROUP: Final = (
-    *("ShareGroupDescribe", "DescribeShareGroupOffsets", "DeleteShareGroupOffsets", "ShareFetch"),
-    *("ShareAcknowledge", "AlterShareGroupOffsets"),
-    # Requests between brokers.
-    *("InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"),
-    "ReadShareGroupStateSummary",
-)
-STREAMS_GROUP: Final = ("StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate")
-CONFIGS: Final = ("DescribeConfigs", "IncrementalAlterConfigs", "AlterConfigs", "ListConfigResources")
-ACLS: Final = ("CreateAcls", "DescribeAcls", "DeleteAcls")
-QUOTAS: Final = ("AlterClientQuotas", "DescribeClientQuotas")
-SCRAM: Final = ("AlterUserScramCredentials", "DescribeUserScramCredentials")
-FEATURES: Final = ("UpdateFeatures",)
-TOKENS: Final = ("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken")
-VOTERS: Final = ("DescribeQuorum", "AddRaftVoter", "RemoveRaftVoter", "UnregisterController", "UnregisterBroker")
-MANAGEMENT: Final = (
-    *("ApiVersions", "DescribeCluster", "DeleteTopics", "CreateTopics", "CreatePartitions"),
-    *(*CONFIGS, *ACLS, *QUOTAS, *SCRAM, *FEATURES, *REASSIGNMENTS, *TOKENS, "Envelope"),
-)
-AS_REPLICA: Final = ("Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
-REGISTERED: Final = (
-    *("BrokerRegistration", "ControllerRegistration", "BrokerHeartbeat", "AllocateProducerIds", "AlterPartition"),
-    *("AssignReplicasToDirs", "UnregisterBroker"),
-)
 
-
-def _group(name: str, api: str, *asks: str, **others: Others) -> Conversation:
-    """The conversation of a group of the newer kinds, whose members join and leave by heartbeats."""
+def _group(api: str, **others: Others) -> State:
+    """The state of a group of the newer kinds, whose members join and leave by heartbeats."""
 
     def leave(context: Context) -> Awaitable[Message]:
         return context.ask(api, {**_beat(context), "memberEpoch": -1})
 
-    return Conversation(name, ("FindCoordinator", api), partial(_join_by, api), (api, *asks), others, leave)
+    return State(partial(_join_by, api), others, leave)
 
 
-_CLASSIC: Final = ("FindCoordinator", "JoinGroup")
-_STABLE: Final = (*_CLASSIC, "SyncGroup")
-_TRANSACTIONAL: Final = ("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
-_QUORUM: Final = ("DescribeCluster", "DescribeQuorum")
-_REGISTRATION: Final = (*_QUORUM, "BrokerRegistration")
-_TELEMETRY: Final = ("GetTelemetrySubscriptions",)
-_PRODUCER: Final = {"Produce": _next, "InitProducerId": _with(transactionalId=None, producerId=-1, producerEpoch=-1)}
-_TRANSACTION: Final = {"Produce": _next_in_transaction}
+PRODUCER: Final = {"Produce": _next, "InitProducerId": _with(transactionalId=None, producerId=-1, producerEpoch=-1)}
 # A consumer of the classic kind joins; Kafka reads what it says of itself.
-_DOWNGRADE: Final = {"JoinGroup": _with(**JOIN, memberId="")}
-_REPLICA: Final[Mapping[str, Others]] = {
-    **dict.fromkeys(AS_REPLICA, _as_replica),
+DOWNGRADE: Final = {"JoinGroup": _with(**JOIN, memberId="")}
+AS_REPLICA: Final[Mapping[str, Others]] = {
+    **dict.fromkeys(("Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch"), _as_replica),
     "UpdateRaftVoter": lambda context: {**VOTER, "currentLeaderEpoch": context.epoch},
 }
-
+# The states of conversations by their names. Every broker is in that of the others.
+STATES: Final[Mapping[str, State]] = {
+    "producer": State(_producer, PRODUCER),
+    "transaction": State(_transaction, {"Produce": _next_in_transaction}, _ask("EndTxn")),
+    "classic-group-known": State(_known),
+    "classic-group-joined": State(_joined),
+    "classic-group": State(_stable, UPGRADE, _ask("LeaveGroup")),
+    "classic-group-odd": State(_odd_subscription, UPGRADE),
+    "consumer-group": _group("ConsumerGroupHeartbeat", **DOWNGRADE),
+    "share-group": _group("ShareGroupHeartbeat"),
+    "streams-group": _group("StreamsGroupHeartbeat"),
+    "tokens": State(_token),
+    "telemetry": State(_telemetry),
+    "registered-broker": State(_registered),
+    "quorum": State(_at_controller, AS_REPLICA),
+    "voters": State(_at_broker),
+}
+_ASKED: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("conversations.toml").read_text())
 CONVERSATIONS: Final[Mapping[str, Conversation]] = {
-    one.name: one
-    for one in (
-        Conversation("topic", (), _nothing, TOPICS),
-        Conversation("producer", ("InitProducerId", "Produce"), _producer, tuple(_PRODUCER), _PRODUCER),
-        Conversation("transaction", _TRANSACTIONAL, _transaction, TRANSACTION, _TRANSACTION, _ask("EndTxn")),
-        Conversation("classic-group-known", _CLASSIC, _known, KNOWN),
-        Conversation("classic-group-joined", _CLASSIC, _joined, JOINED),
-        Conversation("classic-group", (*_STABLE, "LeaveGroup"), _stable, STABLE, UPGRADE, _ask("LeaveGroup")),
-        Conversation("classic-group-odd", _STABLE, _odd_subscription, ODD, UPGRADE),
-        _group("consumer-group", "ConsumerGroupHeartbeat", *CONSUMER_GROUP, **_DOWNGRADE),
-        _group("share-group", "ShareGroupHeartbeat", *SHARE_GROUP),
-        _group("streams-group", "StreamsGroupHeartbeat", *STREAMS_GROUP),
-        Conversation("configs", (), _nothing, CONFIGS),
-        Conversation("acls", (), _nothing, ACLS),
-        Conversation("quotas", (), _nothing, QUOTAS),
-        Conversation("scram", (), _nothing, SCRAM),
-        Conversation("features", (), _nothing, FEATURES),
-        Conversation("reassignments", (), _nothing, REASSIGNMENTS),
-        Conversation("tokens", ("CreateDelegationToken",), _token, TOKENS),
-        Conversation("telemetry", _TELEMETRY, _telemetry, (*_TELEMETRY, "PushTelemetry")),
-        Conversation("sasl", (), _nothing, ("SaslHandshake", "SaslAuthenticate"), place="stranger"),
-        # Hostile requests to a controller, and about its voters, may harm every broker. So they come last.
-        Conversation("management", (), _nothing, MANAGEMENT, place="controller"),
-        Conversation("registered-broker", _REGISTRATION, _registered, REGISTERED, place="controller"),
-        Conversation("quorum", _QUORUM, _at_controller, (*_REPLICA, *VOTERS), _REPLICA, place="controller"),
-        Conversation("voters", _QUORUM, _at_broker, VOTERS),
-    )
+    name: Conversation(name, STATES.get(name, State()), **asked) for name, asked in _ASKED.items()
 }

@@ -22,7 +22,7 @@ from kfuzz.probe.conversations import CONVERSATIONS, Context, Conversation, Plac
 from kfuzz.probe.hostile import Case, Offered, not_asked, plan
 from kfuzz.probe.machine import Machine
 from kfuzz.probe.reactions import FOUND, Asked, Harm, Report
-from kfuzz.probe.settings import Settings
+from kfuzz.probe.settings import Ended, Settings
 from kfuzz.probe.sides import Side
 from kfuzz.text import foreign_text
 from kfuzz.vectors import Vector
@@ -62,10 +62,6 @@ class Hostility:
     reference: Address | None = None
     pid: int | None = None
     log: Path | None = None
-
-
-class _Ended(Exception):
-    """The rest cannot be asked; the text says why."""
 
 
 def probe_apis(
@@ -137,14 +133,14 @@ class _Probe:
             self.report.health = self._tested.health.parts
             for done, case in enumerate(cases):
                 if time.monotonic() > deadline:
-                    raise _Ended(
+                    raise Ended(
                         f"{self.settings.duration_s:g} s are over, and {len(cases) - done} cases were not asked; "
                         "add --duration"
                     )
                 await self._case(case)
                 self.on_progress(done + 1)
             await self._check_health()
-        except _Ended as ended:
+        except Ended as ended:
             self.report.ended = str(ended)
         except (BrokerError, ConnectionLost) as error:
             raise UsageError(f"{error}; is a broker running there, and does it expect TLS?") from None
@@ -245,7 +241,7 @@ class _Probe:
         asked = await self._tested.ask(case, here)
         other = (early or await side.ask(case, there)).reaction
         if other.harm == "gone":
-            raise _Ended(f"the reference does not work any more since {case.id}: {other.text}")
+            raise Ended(f"the reference does not work any more since {case.id}: {other.text}")
         return replace(asked, reference=other)
 
     async def _compare(self, asked: Asked, context: Context) -> None:
@@ -352,7 +348,7 @@ class _Probe:
     async def _well_again(self, asked: Asked) -> tuple[Harm, str] | None:
         """Wait until the broker is well. The harm and its text if it was not well at first; None if it was.
 
-        ``_Ended`` if it does not become well in time.
+        ``Ended`` if it does not become well in time.
         """
         deadline = time.monotonic() + self.timeout_s
         failure = await self._tested.health.failure()
@@ -367,7 +363,7 @@ class _Probe:
         while failure:
             if time.monotonic() > deadline:
                 self.report.add(asked.with_harm(harm, first))
-                raise _Ended(f"the broker does not work any more since {asked.case.id}: {first}")
+                raise Ended(f"the broker does not work any more since {asked.case.id}: {first}")
             await asyncio.sleep(PAUSE_S)
             failure = await self._tested.health.failure()
         self._since_health.clear()

@@ -30,7 +30,7 @@ from kfuzz.probe.asking import Place, ask, is_transactional
 from kfuzz.probe.conversations import batch
 from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, limit_notes, with_limit
 from kfuzz.probe.observed import Observed
-from kfuzz.probe.settings import Settings
+from kfuzz.probe.settings import Ended, Settings
 
 T = TypeVar("T")
 PARTITIONS: Final = 64
@@ -104,10 +104,6 @@ def probe(
     return Probed(Run(tuple(asked), (column,), ()), peer.ended)
 
 
-class _Ended(Exception):
-    """The probe cannot continue; the text says why."""
-
-
 class ProbedBroker:
     """A running broker as a peer: each question gets a partition of its own. Its topics are removed at the end.
 
@@ -169,7 +165,7 @@ class ProbedBroker:
             try:
                 async with asyncio.timeout(self._deadline - time.monotonic()) as whole:
                     await self._ask_all(questions)
-            except _Ended as ended:
+            except Ended as ended:
                 self.ended = str(ended)
             except TimeoutError:
                 if not whole.expired():
@@ -244,7 +240,7 @@ class ProbedBroker:
         if seen.outcome == "rejected" and self._numbers == 1:
             raise UsageError(f"{self._settings.bootstrap} refuses a good batch: {seen.error}; look at the broker")
         if seen.outcome != "accepted" and not config:
-            raise _Ended(f"the broker accepts no good batch: {seen.error or seen.outcome}")
+            raise Ended(f"the broker accepts no good batch: {seen.error or seen.outcome}")
 
     async def _drop(self) -> None:
         """Delete the topics, unless they are to be kept."""
@@ -286,7 +282,7 @@ class ProbedBroker:
         if "silent" in (seen.outcome, seen.fetch):
             self._silent += 1
             if self._silent == SILENT_MAX:
-                raise _Ended(f"{SILENT_MAX} vectors got no answer; raise --timeout, or choose fewer vectors")
+                raise Ended(f"{SILENT_MAX} vectors got no answer; raise --timeout, or choose fewer vectors")
 
     async def _ask(self, question: Question[Any]) -> Observed:
         data = bytes.fromhex(question.request["hex"])
@@ -299,7 +295,7 @@ class ProbedBroker:
     async def _recovered(self, question: Question[Any], seen: Observed, config: Config) -> Observed:
         """Wait until the broker works again, and return the final observation. The next vector gets a new topic.
 
-        ``_Ended`` if it does not work again in time.
+        ``Ended`` if it does not work again in time.
         """
         address, timeout_s = self._settings.bootstrap, self._settings.timeout_ms / 1000
         deadline = time.monotonic() + timeout_s
@@ -312,12 +308,12 @@ class ProbedBroker:
                 return Observed("gone", text=seen.text) if was_away else seen
             except OSError as error:
                 was_away, failure = True, f"{address} cannot be reached: {why(error)}"
-            except (_Ended, ConnectionLost, BrokerError, ClusterFailed) as error:
+            except (Ended, ConnectionLost, BrokerError, ClusterFailed) as error:
                 was_away, failure = was_away or isinstance(error, ConnectionLost), str(error)
             if time.monotonic() > deadline:
                 self._topic = ""
                 self._settle(question, Observed("gone", text=seen.text))
-                raise _Ended(f"the broker does not work any more since {question.request['id']}: {failure}")
+                raise Ended(f"the broker does not work any more since {question.request['id']}: {failure}")
             await asyncio.sleep(PAUSE_S)
 
     def _settle(self, question: Question[Any], seen: Observed) -> None:

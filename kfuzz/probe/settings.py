@@ -15,6 +15,10 @@ from kfuzz.errors import UsageError
 PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 
+class Ended(Exception):
+    """A probe cannot continue; the text says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings(Access):
     """Which broker is probed, and what that may cost.
@@ -29,7 +33,6 @@ class Settings(Access):
     duration_s: float = 1800
     prefix: str = "kfuzz-probe"
     keep: bool = False
-    in_flight: int = 1
     retries: int = 3
     reconnects: int = 1_000_000
 

@@ -70,7 +70,6 @@ class Side:
         link = Link(
             self._addresses.get(place, self._addresses["broker"]),
             Security(security.tls, security.ca) if place == "stranger" else security,
-            in_flight=5,
             timeout_ms=self._settings.timeout_ms,
             permit=self._settings.permit,
         )
@@ -136,7 +135,7 @@ class Side:
                 place: Place = "broker" if conversation.place == "stranger" else conversation.place
                 link = await self._kept(self._good, place)
                 context = Context(prefix, *self._known, link=link, deadline=time.monotonic() + self.patience_s)
-                await conversation.reach(context)
+                await conversation.state.reach(context)
         except BaseException:
             self.forget()
             raise
@@ -299,10 +298,10 @@ async def _produce_and_fetch(context: Context) -> None:
 
 async def _whole(name: str, context: Context) -> None:
     """Reach the state of a conversation, and leave it."""
-    one, mine = CONVERSATIONS[name], replace(context)
-    await one.reach(mine)
-    if one.end is not None:
-        await one.end(mine)
+    state, mine = CONVERSATIONS[name].state, replace(context)
+    await state.reach(mine)
+    if state.end is not None:
+        await state.end(mine)
 
 
 # The part for a broker with which nothing else works.

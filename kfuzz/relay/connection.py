@@ -389,7 +389,7 @@ class Requests(Side):
         self.connection.pairing.asked(exchange, data, now_ns)
         frame = Frame(exchange, self.direction, data)
         frame.check()
-        self.proxy.saw(self.connection, frame)
+        self.proxy.saw(frame)
         if (recorder := self.proxy.recorder) is not None:
             one = self.connection
             recorder.frame(one.number, one.broker, "request", exchange, [SIZE.pack(len(data)), data])
@@ -452,7 +452,7 @@ class Responses(Side):
         frame.check()
         if exchange.name == API_VERSIONS:
             self._learn(frame)
-        self.proxy.saw(self.connection, frame, now_ns)
+        self.proxy.saw(frame, now_ns)
         return frame
 
     def _learn(self, frame: Frame) -> None:

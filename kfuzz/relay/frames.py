@@ -452,11 +452,6 @@ class Pairing:
         """Whether an answer of the proxy waits for the responses before it."""
         return self._reply_count > 0
 
-    @property
-    def unanswered(self) -> list[Exchange]:
-        """The requests that wait."""
-        return list(self._waiting)
-
 
 def _client_id(view: memoryview, exchange: Exchange) -> str | None:
     at = HEAD.size

@@ -7,9 +7,11 @@ else is a difference.
 
 from __future__ import annotations
 
+import tomllib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
@@ -36,74 +38,23 @@ class Kind:
     """
 
     name: str
-    scope: tuple[str, ...] = ()
+    fields: Sequence[str]
+    scope: Sequence[str] = ()
     counts: bool = False
     stays: bool = False
     unset: int = -1
 
 
-MEMBER: Final = Kind("member")
-KINDS: Final[Mapping[str, Kind]] = {
-    name: kind
-    for kind, names in {
-        Kind("producer"): ("producerId", "v3AndBelowProducerId", "ongoingTxnProducerId", "producer_id"),
-        Kind("producer epoch", ("producer",), counts=True): (
-            *("producerEpoch", "v3AndBelowProducerEpoch", "ongoingTxnProducerEpoch", "producer_epoch"),
-        ),
-        MEMBER: ("memberId", "leader"),
-        Kind("generation", ("group", "member"), counts=True): (
-            *("generationId", "memberEpoch", "generationIdOrMemberEpoch"),
-        ),
-        Kind("group epoch", ("group",), counts=True): ("groupEpoch", "assignmentEpoch"),
-        Kind("topic"): ("topicId",),
-        Kind("session", unset=0): ("sessionId",),
-        Kind("node", stays=True): (
-            *("nodeId", "brokerId", "leaderId", "controllerId", "preferredReadReplica"),
-            *("replicaNodes", "isrNodes", "offlineReplicas", "replicas", "brokerIds"),
-        ),
-        Kind("cluster"): ("clusterId",),
-        Kind("telemetry"): ("clientInstanceId", "subscriptionId"),
-        Kind("leader epoch", ("topic", "partition"), counts=True): (
-            *("leaderEpoch", "currentLeaderEpoch", "partition_leader_epoch"),
-            *("lastFetchedEpoch", "committedLeaderEpoch", "epoch"),
-        ),
-        Kind("offset", ("topic", "partition"), counts=True): (
-            *("offset", "baseOffset", "firstOffset", "lastOffset", "startOffset", "endOffset", "fetchOffset"),
-            *("highWatermark", "lastStableOffset", "committedOffset", "currentTxnStartOffset"),
-            *("base_offset", "last_offset"),
-        ),
-        # A log may begin with records that the record does not know.
-        Kind("log start", ("topic", "partition")): ("logStartOffset",),
-    }.items()
-    for name in names
-}
-SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "topic": ("name", "topic", "topicName"),
-    "partition": ("partition", "partitionIndex", "partitionId", "index"),
-    "producer": ("producerId", "v3AndBelowProducerId", "producer_id"),
-    "member": ("memberId",),
-    "group": ("groupId",),
-}
+_TABLES: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("identities.toml").read_text())
+_KINDS: Final = [Kind(name, **one) for name, one in _TABLES["kinds"].items()]
+KINDS: Final[Mapping[str, Kind]] = {field: kind for kind in _KINDS for field in kind.fields}
+SCOPES: Final[Mapping[str, list[str]]] = _TABLES["scopes"]
+MASKED: Final = frozenset(_TABLES["masked"])
+KEYS: Final[list[str]] = _TABLES["keys"]
+BATCH: Final[list[str]] = _TABLES["batch"]
+MEMBER: Final = "member"
 TOPIC_ID: Final = "topicId"
 RECORDS: Final = "records"
-# Times of the broker, and what it draws at random.
-MASKED: Final = frozenset(
-    {
-        *("throttleTimeMs", "logAppendTimeMs", "timestamp", "issueTimestampMs", "expiryTimestampMs", "maxTimestampMs"),
-        *("lastTimestamp", "transactionStartTimeMs", "finalizedFeaturesEpoch", "sessionLifetimeMs"),
-        *("authBytes", "tokenId", "hmac"),
-    }
-)
-# Fields by which the elements of a list are found. The first that an element has counts.
-KEYS: Final = (
-    *("name", "topic", "topicName", "topicId", "groupId", "key", "apiKey", "feature", "resourceName"),
-    *("transactionalId", "memberId", "nodeId", "brokerId", "partition", "partitionIndex", "index", "producerId"),
-)
-# The attributes of a batch that are compared.
-BATCH: Final = (
-    *("base_offset", "last_offset", "magic", "partition_leader_epoch", "producer_id", "producer_epoch"),
-    *("base_sequence", "compression", "timestamp_type", "transactional", "control"),
-)
 EMPTY: Final = (None, "", b"", bytes(16))
 
 
@@ -116,7 +67,7 @@ class Identities:
 
     def __init__(self, *, of_client: bool = False, masks_times: bool = False) -> None:
         self._masks_times = of_client or masks_times
-        self._kinds = {name: kind for name, kind in KINDS.items() if kind is MEMBER or not of_client}
+        self._kinds = {name: kind for name, kind in KINDS.items() if kind.name == MEMBER or not of_client}
         # The fresh addresses of recorded ones, which are texts.
         self.addresses: dict[str, Address] = {}
         self._known: dict[tuple[Any, ...], dict[Any, Any]] = {}

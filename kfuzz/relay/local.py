@@ -41,11 +41,11 @@ from kfuzz.relay.rules import Live
 from kfuzz.serve.answers import Broker
 from kfuzz.serve.cluster import NODES_MAX
 from kfuzz.serve.feeding import done
-from kfuzz.serve.server import Server, shown_address
+from kfuzz.serve.server import Server
 from kfuzz.serve.server import Settings as ServerSettings
 from kfuzz.serve.topics import PARTITIONS_MAX, Topics
 
-__all__ = ["AddedRule", "Applied", "LocalCluster", "LocalProxy", "Seen", "cluster", "proxy"]
+__all__ = ["AddedRule", "Applied", "LocalCluster", "LocalProxy", "NotingProxy", "Seen", "cluster", "proxy"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -133,16 +133,11 @@ class _Local(Generic[T]):
             if not after_end:
                 raise UsageError(f"the {self._what} has ended; do this inside its with block")
             return do(inner)
-        given: concurrent.futures.Future[R] = concurrent.futures.Future()
 
-        def inside() -> None:
-            try:
-                given.set_result(do(inner))
-            except BaseException as error:
-                given.set_exception(error)
+        async def inside() -> R:
+            return do(inner)
 
-        self._loop.call_soon_threadsafe(inside)
-        return given.result(CALL_S_MAX)
+        return asyncio.run_coroutine_threadsafe(inside(), self._loop).result(CALL_S_MAX)
 
 
 # --- the proxy
@@ -241,27 +236,31 @@ class Applied(NamedTuple):
     before: Seen
     after: Seen
 
-    @classmethod
-    def of(cls, live: Live, before: Frame, after: Frame) -> Applied:
-        """From what the proxy's rules report."""
-        return cls(live.number, Seen(before), Seen(after))
+
+class NotingProxy(Proxy):
+    """A proxy that keeps what rules did to its last frames, in :attr:`applied`."""
+
+    def __init__(self, brokers: Sequence[Address], settings: Settings, **more: Any) -> None:
+        super().__init__(brokers, settings, **more)
+        self.applied: deque[Applied] = deque(maxlen=FRAMES_MAX)
+        self.rules.on_applied = self._note
+
+    def _note(self, live: Live, before: Frame, after: Frame) -> None:
+        self.applied.append(Applied(live.number, Seen(before), Seen(after)))
 
 
-class LocalProxy(_Local[Proxy]):
+class LocalProxy(_Local[NotingProxy]):
     """A proxy in a thread of its own; :func:`proxy` makes it. Use it in a ``with`` block."""
 
     def __init__(self, brokers: Sequence[Address], settings: Settings, tell: Tell) -> None:
-        def make() -> Proxy:
-            made = Proxy(brokers, settings, tell=tell)
+        def make() -> NotingProxy:
+            made = NotingProxy(brokers, settings, tell=tell)
             made.on_frame = lambda frame: self._seen.append(Seen(frame))
-            made.rules.on_applied = lambda *what: self._applied.append(Applied.of(*what))
             return made
 
         super().__init__("proxy", make)
-        self._brokers = brokers
         self._tell = tell
         self._seen: deque[Seen] = deque(maxlen=FRAMES_MAX)
-        self._applied: deque[Applied] = deque(maxlen=FRAMES_MAX)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
@@ -274,8 +273,7 @@ class LocalProxy(_Local[Proxy]):
     @property
     def bootstrap(self) -> str:
         """Where clients connect to, as ``host:port``; with several brokers, all of these with commas between."""
-        places = self._inner.places
-        return ",".join(shown_address(*places[broker]) for broker in self._brokers)
+        return self._inner.bootstrap
 
     def rule(self, api: str, /, **fields: Any) -> AddedRule:
         """Add a rule for an API. ``fields`` are its other conditions and its action, as in docs/proxy.md.
@@ -299,7 +297,7 @@ class LocalProxy(_Local[Proxy]):
 
     def applied(self) -> list[Applied]:
         """The last 1,000 times that a rule did something to a frame. Also works after the block."""
-        return self._call(lambda _: list(self._applied), after_end=True)
+        return self._call(lambda inner: list(inner.applied), after_end=True)
 
     def frames(self, api: str | None = None, direction: Direction | None = None) -> list[Seen]:
         """The last frames that came, of all APIs or of one; of the last 1,000 of all. Also works after the block.
@@ -383,8 +381,7 @@ class LocalCluster(_Local[Server]):
     @property
     def bootstrap(self) -> str:
         """Where clients connect to: ``host:port`` of each broker, with commas between."""
-        server = self._inner
-        return ",".join(shown_address(server.host, port) for port in server.broker.cluster.ports.values())
+        return ",".join(map(str, self._inner.places))
 
     def topic(self, name: str, *, partitions: int = 1) -> None:
         """Make a topic that clients write to and read from, or empty it. Broker 1 leads it."""

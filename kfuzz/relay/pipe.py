@@ -277,11 +277,6 @@ class Pipe:
         self._is_finished = False
 
     @property
-    def buffer_bytes(self) -> int:
-        """The memory that it has for frames now."""
-        return len(self._view)
-
-    @property
     def is_finished(self) -> bool:
         """Whether the source has ended and everything is sent."""
         return self._is_finished and not self._out

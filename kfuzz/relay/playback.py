@@ -36,7 +36,6 @@ FOUND_OF_FRAME_MAX: Final = 20
 CANDIDATES_MAX: Final = 500
 # A broker that was slower in the record answers after this time.
 WAIT_MS_MAX: Final = 10_000
-IN_FLIGHT: Final = 10_000
 MAX_WAIT: Final = "maxWaitMs"
 HEARTBEAT: Final = "Heartbeat"
 
@@ -292,7 +291,6 @@ class _Clients:
                 # The fresh broker that stands for the recorded one.
                 self._identities.addresses.get(self._places.get(number, ""), access.bootstrap),
                 access.security,
-                in_flight=IN_FLIGHT,
                 timeout_ms=access.timeout_ms,
                 permit=self._permit,
             )

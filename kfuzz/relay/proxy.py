@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kfuzz.client.address import PLAIN, PORT_MAX, Address, Security
 from kfuzz.client.link import Link, are_of_this_machine
@@ -101,7 +101,7 @@ class Proxy:
         # Sees each frame as it came.
         self.on_frame: Callable[[Frame], object] | None = None
         # Where it listens for each broker.
-        self.places: dict[Address, tuple[str, int]] = {}
+        self.places: dict[Address, Address] = {}
         self.connections: set[Connection] = set()
         self.connections_total = self.refused = 0
         self.recorder: Recorder | None = None
@@ -122,6 +122,11 @@ class Proxy:
         self._handles_max = max((resource.getrlimit(resource.RLIMIT_NOFILE)[0] - HANDLES_KEPT) // 2, 1)
 
     @property
+    def bootstrap(self) -> str:
+        """Where clients find the first brokers: ``host:port`` of each, with commas between."""
+        return ",".join(str(self.places[broker]) for broker in self.brokers)
+
+    @property
     def watch(self) -> Watch:
         """The sums of all frames until now."""
         self.settle()
@@ -129,7 +134,7 @@ class Proxy:
 
     # -- where it listens
 
-    async def __aenter__(self) -> Proxy:
+    async def __aenter__(self) -> Self:
         self._secure()
         host, port = self.settings.host, self.settings.port
         self._family, self._host = await own_address(
@@ -184,7 +189,7 @@ class Proxy:
             listening.close()
         self._listening.clear()
 
-    def _listen(self, broker: Address, port: int) -> tuple[str, int]:
+    def _listen(self, broker: Address, port: int) -> Address:
         listening = socket.socket(self._family, socket.SOCK_STREAM)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -196,22 +201,22 @@ class Proxy:
             raise
         self._listening.append(listening)
         asyncio.get_running_loop().add_reader(listening, self._accept, listening, broker)
-        place = self.places[broker] = (self._host, listening.getsockname()[1])
+        place = self.places[broker] = Address(self._host, listening.getsockname()[1])
         return place
 
-    def place(self, host: str, port: int) -> tuple[str, int]:
+    def place(self, host: str, port: int) -> Address:
         """Where clients find the broker that is at this address."""
         broker = Address.advertised(host, port)
         if (known := self.places.get(broker)) is not None:
             return known
         # Brokers may be set up to name the proxy itself. A place for that would lead through the proxy twice.
         if self._is_own(port, [self._host if host == "localhost" else host]):
-            return self._host, port
+            return Address(self._host, port)
         if len(self.places) >= BROKERS_MAX or broker.flaw:
             why = broker.flaw or f"there are {BROKERS_MAX} brokers already"
             self._watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {why}")
             # Nobody listens there.
-            return self._host, 1
+            return Address(self._host, 1)
         next_port = self.settings.port and self.settings.port + len(self.places)
         try:
             return self._listen(broker, next_port if next_port <= PORT_MAX else 0)
@@ -259,14 +264,7 @@ class Proxy:
     async def broker_end(self, broker: Address) -> socket.socket:
         """A connection to a broker, ready for frames. A ``KfuzzError`` with the reason if there is none."""
         security = self.settings.security
-        link = Link(
-            broker,
-            security,
-            in_flight=1,
-            timeout_ms=CONNECT_MS_MAX,
-            permit=self._permit,
-            context=self._to_brokers,
-        )
+        link = Link(broker, security, timeout_ms=CONNECT_MS_MAX, permit=self._permit, context=self._to_brokers)
         try:
             await link.open(asks=security.user is not None)
             return link.release()
@@ -275,7 +273,7 @@ class Proxy:
 
     def _is_own(self, port: int, hosts: Sequence[str]) -> bool:
         """Whether one of these is an address where the proxy itself listens."""
-        if port not in (own for _, own in self.places.values()):
+        if port not in (own.port for own in self.places.values()):
             return False
         return any(host == self._host or (self._is_everywhere and _is_here(host)) for host in hosts)
 
@@ -330,7 +328,7 @@ class Proxy:
         api = exchange.api
         return direction == "response" and api is not None and api.is_inside
 
-    def saw(self, connection: Connection, frame: Frame, now_ns: int = 0) -> None:
+    def saw(self, frame: Frame, now_ns: int = 0) -> None:
         """Take note of a frame as it came."""
         size = SIZE.size + len(memoryview(frame.data))
         if self.settings.batches:
@@ -383,7 +381,7 @@ class Proxy:
             return None
 
         def place(host: str, port: int) -> tuple[str, int]:
-            return connection.host, self.place(host, port)[1]
+            return connection.host, self.place(host, port).port
 
         values = frame.values()
         is_changed = replace_addresses(frame.name, frame.exchange.version, values, place)
@@ -398,7 +396,7 @@ class Proxy:
             "connections": self.connections_total,
             "refused": self.refused,
             "brokers": [
-                {"broker": str(broker), "host": host, "port": port} for broker, (host, port) in self.places.items()
+                {"broker": str(broker), "host": place.host, "port": place.port} for broker, place in self.places.items()
             ],
             "seed": self.rules.seed,
             "rules": self.rules.to_json(),

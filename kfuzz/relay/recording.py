@@ -66,7 +66,7 @@ class Recorder:
         folder: Path,
         bytes_max: int,
         brokers: Sequence[Address],
-        places: Mapping[Address, tuple[str, int]],
+        places: Mapping[Address, Address],
         tell: Any,
     ) -> None:
         self.folder = require_empty(folder)
@@ -86,7 +86,7 @@ class Recorder:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write(self.folder, error) from None
-        known = [{"broker": str(one), "place": str(Address(*places[one]))} for one in brokers]
+        known = [{"broker": str(one), "place": str(places[one])} for one in brokers]
         self._line({"format": FORMAT, "brokers": known})
         self._flush()
         if self.failure is not None:
@@ -94,8 +94,7 @@ class Recorder:
 
     def opened(self, connection: int, broker: Address) -> None:
         """A connection to a broker is open."""
-        place = str(Address(*self._places[broker]))
-        self._event("open", connection, {"broker": str(broker), "place": place})
+        self._event("open", connection, {"broker": str(broker), "place": str(self._places[broker])})
         self._sizes |= {(connection, "request"): 0, (connection, "response"): 0}
 
     def closed(self, connection: int) -> None:

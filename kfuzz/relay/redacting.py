@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.annotate.frames import Frame
 from kfuzz.documents import load_json
 from kfuzz.edit.redacting import Redactor
 from kfuzz.files import open_regular
@@ -50,8 +48,3 @@ def _hide_hosts(value: dict[str, Any], redactor: Redactor) -> None:
     # It may name a folder.
     if "why" in value:
         value["why"] = "redacted"
-
-
-def frames_of_all(recorded: Recording) -> Iterator[Frame]:
-    """The frames of all connections."""
-    return (frame for _, frame in recorded.frames("kafka"))

@@ -46,16 +46,13 @@ _KEY: Final = re.compile(r"\s*(set=[^\s={]+|[^\s=]+)(=?)")
 _PLAIN: Final = re.compile(r"'[^']*'|\S*")
 
 
-def _nth(value: Any) -> tuple[int, int, int] | None:
-    """The first and last number that are meant, and the step between them; None if the value is no such thing."""
+def _nth(value: Any) -> range | None:
+    """The numbers that are meant; None if the value is no such thing."""
     match = _NTH.fullmatch(str(value)) if type(value) in (int, str) else None
     if match is None or (match[1] and match[3]):
         return None
     first = int(match[2])
-    if match[1]:
-        return first, SEED_MAX, first
-    last = int(match[3] or first)
-    return (first, last, 1) if first <= last else None
+    return range(first, SEED_MAX + 1, first) if match[1] else range(first, int(match[3] or first) + 1) or None
 
 
 def _versions(value: Any) -> Versions | None:
@@ -251,10 +248,7 @@ class Rule:
 
     def takes(self, number: int) -> bool:
         """Whether the rule takes the frame of this number among those that match."""
-        if self.nth is None:
-            return True
-        first, last, step = self.nth
-        return first <= number <= last and not (number - first) % step
+        return self.nth is None or number in self.nth
 
     def dice(self, seed: int, exchange: Exchange) -> Dice:
         """The random numbers for a frame."""

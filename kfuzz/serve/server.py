@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from kfuzz.client.address import Address
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve.answers import WRONG_SIZE, Broker
@@ -44,11 +45,6 @@ TOO_MUCH: Final = "too many bytes on their way"
 ENDED: Final = "their broker has ended"
 
 Tell = Callable[[str], None]
-
-
-def shown_address(host: str, port: int | str) -> str:
-    """``HOST:PORT`` as clients take it: an IPv6 address is in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def own_address(host: str, port: int, *, what: str, open_to_others: bool) -> tuple[int, str]:
@@ -120,6 +116,11 @@ class Server:
         self._held_bytes = 0
 
     @property
+    def places(self) -> list[Address]:
+        """Where each broker listens that has not ended."""
+        return [Address(self.host, port) for port in self.broker.cluster.ports.values()]
+
+    @property
     def report(self) -> Report:
         """Counts of the clients' requests so far."""
         return self.broker.report
@@ -170,7 +171,7 @@ class Server:
     async def _connected(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()
         # A connection may be gone already.
-        client = shown_address(*(writer.get_extra_info("peername") or ("?", "?"))[:2])
+        client = str(Address(*(writer.get_extra_info("peername") or ("?", "?"))[:2]))
         # The address that the client connected to. It may differ from the one we listen on.
         host, port = (writer.get_extra_info("sockname") or (self.host, self.port))[:2]
         one = _Connection(task, Caller(host, port, node_id))
@@ -294,11 +295,11 @@ class _Connection:
 
 
 @contextlib.contextmanager
-def stopped_by(signals: tuple[int, ...], stop: Callable[[], None]) -> Iterator[None]:
-    """While the block runs, each of the ``signals`` calls ``stop`` in the event loop."""
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, Ctrl-C and SIGTERM call ``stop`` in the event loop."""
     loop = asyncio.get_running_loop()
     # A shell's background job ignores Ctrl-C.
-    signals = tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
+    signals = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
     try:
         for number in signals:
             loop.add_signal_handler(number, stop)

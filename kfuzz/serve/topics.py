@@ -210,6 +210,10 @@ class GivenPartition(Partition):
     ``aborted`` has pairs of producer id and first offset.
     """
 
+    steps: Sequence[Step] = ()
+    end = 0
+    last_stable_offset = 0
+
     def __init__(
         self,
         steps: Sequence[bytes],
@@ -223,19 +227,17 @@ class GivenPartition(Partition):
     ) -> None:
         super().__init__()
         self.is_exact, self.start, self.aborted_always = is_exact, start, aborted_always
-        self._steps: list[Step] = []
-        end = 0
-        for data in steps:
-            # An empty step is none: no fetch could pass it.
-            if data:
-                end = max(end, end_of(data))
-                self._steps.append(Step(data, end))
-        if next_offset is not None and self._steps:
-            end = _bounded(next_offset, self._steps[-1].data)
-            self._steps[-1] = Step(self._steps[-1].data, end)
-        self._end = end
-        self._last_stable_offset = end if last_stable_offset is None else last_stable_offset
-        markers = [one for step in self._steps for one in _abort_markers(step.data)] if aborted else []
+        made: list[Step] = []
+        # An empty step is none: no fetch could pass it.
+        for data in filter(None, steps):
+            self.end = max(self.end, end_of(data))
+            made.append(Step(data, self.end))
+        if next_offset is not None and made:
+            self.end = _bounded(next_offset, made[-1].data)
+            made[-1] = Step(made[-1].data, self.end)
+        self.steps = made
+        self.last_stable_offset = self.end if last_stable_offset is None else last_stable_offset
+        markers = [one for step in self.steps for one in _abort_markers(step.data)] if aborted else []
         self.aborted = [
             AbortedRange(
                 producer_id,
@@ -244,18 +246,6 @@ class GivenPartition(Partition):
             )
             for producer_id, first_offset in aborted
         ]
-
-    @property
-    def steps(self) -> Iterable[Step]:
-        return self._steps
-
-    @property
-    def end(self) -> int:
-        return self._end
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self._last_stable_offset
 
 
 def stream_partition(vector: Vector) -> GivenPartition:

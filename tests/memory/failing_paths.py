@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,18 +17,7 @@ from kfuzz import control, records
 from kfuzz.annotate import messages as message_annotate
 from kfuzz.annotate import records as annotate
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.workload import (
-    Batches,
-    Compaction,
-    Headers,
-    Keys,
-    Legacy,
-    Producers,
-    Range,
-    Topic,
-    Transactions,
-    Workload,
-)
+from kfuzz.corpora.workload import load
 from kfuzz.messages import codec, headers, jsonform, primitives
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.language import parse_definition
@@ -40,6 +30,7 @@ from kfuzz.records import appending as append
 from kfuzz.records import compaction as compact
 from kfuzz.records import conversion as convert
 from kfuzz.records.read.topic import Topic as BrokerTopic
+from kfuzz.vectors import find_vector
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
 
 Act = Callable[[Any], Any]
@@ -94,37 +85,8 @@ def formats() -> Iterator[tuple[str, RecordBatch]]:
             yield f"magic {magic} {compression}", batch_of(magic, compression)
 
 
-MARKED = records.encode(
-    [
-        RecordBatch(
-            0,
-            1,
-            [Record(i, 5, b"k", b"v") for i in range(2)],
-            producer_id=7,
-            producer_epoch=0,
-            base_sequence=0,
-            transactional=True,
-        ),
-        RecordBatch(
-            2,
-            2,
-            [
-                Record(
-                    2,
-                    6,
-                    *control.encode_control(
-                        control.ControlRecord(control.ControlRecordKey(0, 0), control.EndTransactionMarker(3))
-                    ),
-                )
-            ],
-            producer_id=7,
-            producer_epoch=0,
-            transactional=True,
-            control=True,
-        ),
-        RecordBatch(3, 4, [Record(i, 7, b"k", b"v") for i in (3, 4)]),
-    ]
-)
+# A transaction that is committed, and one that is aborted.
+MARKED = b"".join(bytes.fromhex(step["hex"]) for step in find_vector("stream/isolation/committed-then-aborted").steps)
 MANY = records.encode_batch(
     RecordBatch(0, 149, [Record(i, i, b"key", b"v", ((b"h", b"%d" % i),) if i % 3 == 0 else ()) for i in range(150)])
 )
@@ -407,31 +369,11 @@ def mutator_paths() -> Iterator[Path]:
     yield Path("mutate", lambda m: [m.mutate(RECORDS_2) for _ in range(6)], lambda: Mutator(seed=4), lasts=False)
 
 
-MIXED = Topic(
-    "mixed",
-    keys=Keys(size=Range(0, 20), cardinality=50, kind="zipf", null_share=0.1),
-    headers=Headers(share=0.3, count=Range(0, 4), size=Range(0, 20)),
-    batches=Batches(records=Range(1, 40), codecs=tuple((name, 1) for name in records.CODECS)),
-    producers=Producers(count=2, share=0.3),
-    transactions=Transactions(producers=2, share=0.3, records=10, abort_share=0.5),
-    legacy=Legacy(magic0=0.1, magic1=0.1, codecs=(("none", 1), ("gzip", 1))),
-)
-WORKLOAD = Workload(topics=(MIXED,), size=32 * 1024, segment_bytes=32 * 1024, index_interval_bytes=64)
-
-
-OPEN = Workload(
-    topics=(
-        Topic(
-            "open",
-            keys=MIXED.keys,
-            batches=Batches(records=Range(1, 40)),
-            transactions=Transactions(producers=2, share=0.9, records=10, cross_share=1.0, epoch_transactions=3),
-            compaction=Compaction(segments=1),
-        ),
-    ),
-    size=128 * 1024,
-    segment_bytes=64 * 1024,
-)
+HERE = pathlib.Path(__file__).parent
+# Smaller than the file of a workload may say.
+SMALL = {"size": 32 * 1024, "segment_bytes": 32 * 1024, "index_interval_bytes": 64}
+WORKLOAD = replace(load(HERE / "mixed.toml"), **SMALL)
+OPEN = load(HERE / "open.toml")
 
 
 def planned(at: int) -> Segment:

@@ -6,7 +6,7 @@ The interpreter changes threads as often as it can here. The assertions hold in 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
@@ -45,6 +45,15 @@ def from_all(work: Callable[[int], Any]) -> list[Any]:
         return [done.result(TIMEOUT_S) for done in [pool.submit(begun, thread) for thread in range(THREADS)]]
 
 
+def holds_in_all(rounds: int, *checks: Callable[[], bool]) -> bool:
+    """Whether all of these hold in each round of each thread."""
+
+    def work(_: int) -> bool:
+        return all(check() for _ in range(rounds) for check in checks)
+
+    return all(from_all(work))
+
+
 def batch_of(codec_name: str = "none", count: int = 100) -> RecordBatch:
     made = [
         Record(i, i, b"key%d" % i if i % 3 else None, b"value %d" % i * 5, ((b"h", b"%d" % i),) if i % 4 == 0 else ())
@@ -53,8 +62,8 @@ def batch_of(codec_name: str = "none", count: int = 100) -> RecordBatch:
     return RecordBatch(0, count - 1, made, compression=codec_name)  # type: ignore[arg-type]
 
 
-def contents(batch: RecordBatch) -> list[tuple[Any, ...]]:
-    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in batch.records]
+def contents(given: Iterable[Record]) -> list[tuple[Any, ...]]:
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in given]
 
 
 DATA = {name: records.encode_batch(batch_of(name)) for name in records.CODECS}
@@ -62,25 +71,19 @@ DATA = {name: records.encode_batch(batch_of(name)) for name in records.CODECS}
 
 @pytest.mark.parametrize("name", records.CODECS)
 def test_the_same_bytes_are_read_by_many_threads(name: str) -> None:
-    expected = contents(batch_of(name))
-
-    def work(_: int) -> int:
-        same = 0
-        for _ in range(ROUNDS):
-            same += contents(records.decode(DATA[name])[0]) == expected
-            same += [
-                (r.offset, r.timestamp, r.key, r.value, r.headers) for r in records.iterate(DATA[name])
-            ] == expected
-            same += records.check(DATA[name]).fatal is None
-        return same
-
-    assert from_all(work) == [3 * ROUNDS] * THREADS
+    expected = contents(batch_of(name).records)
+    assert holds_in_all(
+        ROUNDS,
+        lambda: contents(records.decode(DATA[name])[0].records) == expected,
+        lambda: contents(records.iterate(DATA[name])) == expected,
+        lambda: records.check(DATA[name]).fatal is None,
+    )
 
 
 def test_lazy_records_are_asked_by_many_threads_at_once() -> None:
-    expected = contents(batch_of())
+    expected = contents(batch_of().records)
     for _ in range(ROUNDS):
-        shared = records.decode(DATA["none"])[0]
+        shared = records.decode(DATA["none"])[0].records
         found = from_all(lambda _, shared=shared: contents(shared))
         assert found == [expected] * THREADS
 
@@ -90,16 +93,12 @@ def test_one_batch_is_written_by_many_threads(name: str) -> None:
     shared = records.decode(DATA[name])[0]
     table = records.columns(DATA[name])
     by_columns = records.encode_columns(table)
-
-    def work(_: int) -> int:
-        same = 0
-        for _ in range(ROUNDS // 4):
-            same += contents(records.decode(records.encode_batch(shared))[0]) == contents(shared)
-            same += records.encode_columns(table) == by_columns
-            same += records.columns(DATA[name]).equals(table)
-        return same
-
-    assert from_all(work) == [3 * (ROUNDS // 4)] * THREADS
+    assert holds_in_all(
+        ROUNDS // 4,
+        lambda: contents(records.decode(records.encode_batch(shared))[0].records) == contents(shared.records),
+        lambda: records.encode_columns(table) == by_columns,
+        lambda: records.columns(DATA[name]).equals(table),
+    )
     assert isinstance(table, pyarrow.RecordBatch)
 
 
@@ -164,19 +163,15 @@ def test_one_schema_reads_and_writes_messages_in_many_threads() -> None:
     data = codec.encode("MetadataResponse", 12, values)
     expected = codec.decode("MetadataResponse", 12, data)
     shared = codec.decode("MetadataResponse", 12, data, objects=True)
-
-    def work(_: int) -> int:
-        same = 0
-        for _ in range(ROUNDS):
-            same += codec.encode("MetadataResponse", 12, shared) == data
-            same += codec.encode("MetadataResponse", 12, expected) == data
-            same += codec.decode("MetadataResponse", 12, data) == expected
-            same += codec.decode("MetadataResponse", 12, data, objects=True) == shared
-            same += shared.topics.find(name="t7").partitions[0].leaderId == 7
-            same += expected["topics"].find(name="t7")["partitions"][0]["leaderId"] == 7
-        return same
-
-    assert from_all(work) == [6 * ROUNDS] * THREADS
+    assert holds_in_all(
+        ROUNDS,
+        lambda: codec.encode("MetadataResponse", 12, shared) == data,
+        lambda: codec.encode("MetadataResponse", 12, expected) == data,
+        lambda: codec.decode("MetadataResponse", 12, data) == expected,
+        lambda: codec.decode("MetadataResponse", 12, data, objects=True) == shared,
+        lambda: shared.topics.find(name="t7").partitions[0].leaderId == 7,
+        lambda: expected["topics"].find(name="t7")["partitions"][0]["leaderId"] == 7,
+    )
 
 
 def test_a_mutator_gives_its_inputs_by_number_to_every_thread() -> None:

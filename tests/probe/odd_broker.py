@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+from made_segments import bad
 from replay.fake_broker import HANG_UP, OFFERED, FakeBroker
 
 from kfuzz.conformance.judge.reference import verdict
@@ -96,7 +97,7 @@ class OddBroker(FakeBroker):
         if odd in ("close at fetch", "silent at fetch"):
             self.trouble_at_fetch[place] = str(odd)
         if odd == "damage":
-            kept = kept[:-1] + bytes([kept[-1] ^ 1])
+            kept = bad(kept)
         if odd in ("accept", "damage", "wrong offset"):
             error = 0
         error = self.refuses or error

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from cli_driver import outcome
+from made_segments import batch
 from probe.odd_broker import OddBroker
 
 from kfuzz import records
-from kfuzz.cli.main import cli
 from kfuzz.client.cluster import Cluster
 from kfuzz.client.protocol import ConnectionLost
 from kfuzz.conformance import report
 from kfuzz.conformance.judge.compare import Cell
 from kfuzz.conformance.judge.matrix import Places
 from kfuzz.conformance.judge.reference import for_broker
-from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE, Codec
 from kfuzz.probe import Address, Probed, Settings, cases_for_broker, probe, probing, summary
 from kfuzz.probe.asking import Place, ask
@@ -327,7 +327,7 @@ def test_every_vector_is_expected_as_a_real_broker_answered_it() -> None:
     assert either == TOO_LARGE
 
 
-BATCH = records.encode([records.RecordBatch(0, 0, [records.Record(0, 5, b"k", b"v" * 50)])])
+BATCH = batch(0, value=b"v" * 50)
 MOVED = (7).to_bytes(8, "big") + BATCH[8:12] + (3).to_bytes(4, "big") + BATCH[16:]
 
 
@@ -338,7 +338,7 @@ MOVED = (7).to_bytes(8, "big") + BATCH[8:12] + (3).to_bytes(4, "big") + BATCH[16
         (lambda: MOVED, "same"),
         (lambda: stamp_log_append_time(BATCH, 9), "edited"),
         (lambda: recompress(BATCH, "gzip"), "recompressed"),
-        (lambda: records.encode([records.RecordBatch(0, 0, [records.Record(0, 5, b"k", b"w" * 50)])]), "changed"),
+        (lambda: batch(0, value=b"w" * 50), "changed"),
         (lambda: BATCH + BATCH, "changed"),
         (lambda: BATCH[:-1], "changed"),
         (lambda: b"", "nothing"),
@@ -369,27 +369,21 @@ def test_the_report_says_what_was_answered_stored_and_served_and_can_be_read_aga
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(cli, ["probe", *arguments])
-    if isinstance(done.exception, KfuzzError):
-        return 2, str(done.exception)
-    return done.exit_code, done.output
-
-
 def test_outcomes_of_ones_own_are_written_and_a_change_is_noticed(tmp_path: Path) -> None:
     root = str(mini_suite.write(tmp_path / "suite"))
     file = tmp_path / "mine.txt"
     with odd_with("close", BAD) as broker:
         address = f"127.0.0.1:{broker.port}"
-        assert run(address, "--vectors", root)[0] == 1
-        code, output = run(address, "--vectors", root, "--expected", str(file), "--update-expected")
+        asked = ("probe", address, "--vectors", root)
+        assert outcome(*asked)[0] == 1
+        code, output, _ = outcome(*asked, "--expected", file, "--update-expected")
         assert code == 0, output
         assert f"{BAD} broker fault  # lets escape: closed the connection" in file.read_text()
-        code, output = run(address, "--vectors", root, "--expected", str(file))
+        code, output, _ = outcome(*asked, "--expected", file)
         assert code == 0
         assert output.endswith("as expected\n")
         broker.odd.clear()
-        code, output = run(address, "--vectors", root, "--expected", str(file))
+        code, output, _ = outcome(*asked, "--expected", file)
     assert code == 1
     assert "a line expects fault; now it is pass" in output
 
@@ -398,30 +392,30 @@ def test_a_crash_that_nobody_knows_of_is_withheld(tmp_path: Path) -> None:
     root = mini_suite.write(tmp_path / "suite")
     (root / "expected").mkdir()
     with odd_with("restart", BAD) as broker:
-        arguments = (f"127.0.0.1:{broker.port}", "--vectors", str(root), "--name", "broker-odd@1", "--timeout", "2")
-        assert run(*arguments, "--update-expected")[0] == 0
+        asked = ("probe", f"127.0.0.1:{broker.port}", "--vectors", root, "--name", "broker-odd@1", "--timeout", "2")
+        assert outcome(*asked, "--update-expected")[0] == 0
         listed = (root / "expected/broker-odd@1.txt").read_text()
         assert BAD not in listed
         assert "withheld 1 scrypt:" in listed
         assert f"{BAD} broker crash" in (tmp_path / "embargo/broker-odd@1.txt").read_text()
-        code, output = run(*arguments, "--publish", "--json", "-")
+        code, *printed = outcome(*asked, "--publish", "--json", "-")
     assert code == 0
-    assert "crash" not in output.replace('"crashes', "")
+    assert "crash" not in "".join(printed).replace('"crashes', "")
 
 
 def test_a_broker_that_is_gone_is_told_with_exit_code_1() -> None:
     with odd_with("die", BAD) as broker:
-        code, output = run(f"127.0.0.1:{broker.port}", BAD, GOOD, "--timeout", "1")
+        code, output, said = outcome("probe", f"127.0.0.1:{broker.port}", BAD, GOOD, "--timeout", "1")
     assert code == 1
-    assert f"kfuzz: the broker does not work any more since {BAD}" in output
+    assert f"kfuzz: the broker does not work any more since {BAD}" in said
     assert "judged    1 of 2" in output
 
 
 def test_a_server_that_never_answers_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        code, output = run(f"127.0.0.1:{server.getsockname()[1]}", GOOD, "--timeout", "1")
-    assert code == 2
-    assert "cannot be reached: no answer in time" in output
+        code, _, said = outcome("probe", f"127.0.0.1:{server.getsockname()[1]}", GOOD, "--timeout", "1")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "cannot be reached: no answer in time" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from relay.proxied import Ends
-from serve.asking import SECONDS_MAX, Client
+import made_segments
+from relay.proxied import asking
+from serve.asking import SECONDS_MAX, Client, fed, fetch_of
+from serve.asking import writes as produce_of
 
 from kfuzz import records
-from kfuzz.client.address import Address
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.serve import Server, Topics
 from kfuzz.serve import Settings as ServeSettings
-from kfuzz.serve.feeding import done
 
 TOPIC = "t"
 GROUP = "g"
@@ -25,13 +25,8 @@ Scenario = Callable[[Proxy], Awaitable[Any]]
 
 def batch(value: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
     """A batch of one transactional record."""
-    of: dict[str, Any] = {
-        "producer_id": producer_id,
-        "producer_epoch": epoch,
-        "base_sequence": sequence,
-        "transactional": True,
-    }
-    return records.encode([records.RecordBatch(0, 0, [records.Record(0, 1000, None, value)], **of)])
+    of = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+    return made_segments.batch(0, value=value, transactional=True, **of)
 
 
 async def writes(client: Client, value: bytes = b"v", transaction: str = "x") -> int:
@@ -44,8 +39,8 @@ async def writes(client: Client, value: bytes = b"v", transaction: str = "x") ->
     old = {"TransactionalId": transaction, "ProducerId": number, "ProducerEpoch": epoch}
     old |= {"Topics": [{"name": TOPIC, "partitions": [0]}]}
     await client.ask("AddPartitionsToTxn", 3, {f"v3AndBelow{name}": one for name, one in old.items()})
-    topics = [{"name": TOPIC, "partitionData": [{"index": 0, "records": batch(value, number, epoch, 0)}]}]
-    said = await client.ask("Produce", 9, {"transactionalId": transaction, "acks": -1, "topicData": topics})
+    values = produce_of(batch(value, number, epoch, 0), topic=TOPIC, transactionalId=transaction)
+    said = await client.ask("Produce", 9, values)
     [partition] = said["responses"][0]["partitionResponses"]
     assert partition["errorCode"] == 0
     ended = {"transactionalId": transaction, "producerId": number, "producerEpoch": epoch, "committed": True}
@@ -73,9 +68,7 @@ async def joins(client: Client, assignment: bytes = b"\0\0") -> None:
 
 async def reads(client: Client, offset: int) -> list[bytes | None]:
     """The values of a fetch that begins at this offset."""
-    partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
-    topics = [{"topic": TOPIC, "partitions": [partition]}]
-    said = await client.ask("Fetch", 12, {"maxWaitMs": 10, "minBytes": 1, "topics": topics})
+    said = await client.ask("Fetch", 12, fetch_of(TOPIC, 12, b"", offset, max_wait_ms=10))
     data = said["responses"][0]["partitions"][0]["records"]
     return [one.value for made in records.decode(data) if not made.control for one in made.records]
 
@@ -90,20 +83,14 @@ async def talk(connect: Callable[[], Client]) -> None:
 
 async def everything(proxy: Proxy) -> None:
     """Both clients, through a proxy."""
-    await talk(lambda: at(proxy))
-
-
-def at(proxy: Proxy) -> Client:
-    """A client of the proxy's first place."""
-    return Ends(next(iter(proxy.places.values()))[1])
+    await talk(lambda: asking(proxy))
 
 
 async def served(scenario: Callable[[Server], Awaitable[Any]], *lines: bytes) -> Any:
     """Run a scenario with a broker that has one topic, after these lines of `kfuzz serve --from-stdin`."""
     settings = ServeSettings(fetch_sessions=True)
     async with asyncio.timeout(SECONDS_MAX), Server(Topics(), settings) as server:
-        for line in (b'{"topic": "t", "produce": true}', *lines):
-            done(server.broker.cluster, line)
+        fed(server.broker.cluster, b'{"topic": "t", "produce": true}', *lines)
         return await scenario(server)
 
 
@@ -112,8 +99,7 @@ def recorded(folder: Path, scenario: Scenario = everything, **settings: Any) -> 
     sentences: list[str] = []
 
     async def through(server: Server) -> None:
-        address = Address(server.host, server.port)
-        async with Proxy([address], Settings(record=folder, **settings), tell=sentences.append) as proxy:
+        async with Proxy(server.places, Settings(record=folder, **settings), tell=sentences.append) as proxy:
             await scenario(proxy)
 
     asyncio.run(served(through))
@@ -124,7 +110,7 @@ def recorded_client(folder: Path, talk: Callable[[Client], Awaitable[Any]], **se
     """Record what one client says. Returns the sentences of the proxy."""
 
     async def alone(proxy: Proxy) -> None:
-        async with at(proxy) as client:
+        async with asking(proxy) as client:
             await talk(client)
 
     return recorded(folder, alone, **settings)

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager, closing
 from functools import wraps
 from typing import Any, ParamSpec, Self
 
-from serve.asking import SECONDS_MAX, Client, topics
+from serve.asking import NONE, SECONDS_MAX, Client, Limits, Made, as_test, topics
 
 from kfuzz.client.address import Address
+from kfuzz.relay import connection
+from kfuzz.relay import proxy as proxies
 from kfuzz.relay.loop import run
 from kfuzz.relay.proxy import Proxy, Settings
 from kfuzz.relay.rule import parse_rule
@@ -48,6 +50,11 @@ def through(*rules: str, scenario: Scenario, of: Topics | None = None, seed: int
     return run(bounded())
 
 
+def proxied(*rules: str, limits: Limits = NONE) -> Made:
+    """Make a test of a scenario with a client of a proxy with rules. ``limits``: other values of constants."""
+    return lambda scenario: as_test(scenario, lambda one: through(*rules, scenario=one), limits, connection, proxies)
+
+
 Scripted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -65,7 +72,7 @@ class Ends(Client):
 
 def asking(proxy: Proxy, context: ssl.SSLContext | None = None) -> Ends:
     """A client of the place of a proxy's first broker."""
-    return Ends(next(iter(proxy.places.values()))[1], context)
+    return Ends(next(iter(proxy.places.values())).port, context)
 
 
 async def no_connection(proxy: Proxy) -> None:
@@ -96,7 +103,7 @@ async def _between(
     broker: Address, rules: Iterable[str], seed: int, client_of: Callable[[int], Client], scenario: Scenario
 ) -> Proxy:
     async with Proxy([broker], Settings(rules=tuple(map(parse_rule, rules)), seed=seed)) as proxy:
-        async with client_of(proxy.places[broker][1]) as client:
+        async with client_of(proxy.places[broker].port) as client:
             await scenario(client, proxy)
         return proxy
 

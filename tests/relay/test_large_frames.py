@@ -7,11 +7,11 @@ import contextlib
 from typing import Any
 
 import pytest
+from made_segments import bad, batch
 from relay.framing import Values, exchange, frame
 from relay.proxied import asking, codes, in_loop, listening, no_connection
 from serve.asking import request
 
-from kfuzz import records
 from kfuzz.client.address import Address
 from kfuzz.relay import frames
 from kfuzz.relay.pipe import framed
@@ -21,8 +21,8 @@ from kfuzz.relay.rule import parse_rule
 # The size of a frame that is never read.
 HUGE = (1 << 30).to_bytes(4, "big")
 # A batch of about 16 KiB.
-BATCH = records.encode([records.RecordBatch(0, 15, [records.Record(at, 1, None, bytes(1000)) for at in range(16)])])
-DAMAGED = BATCH[:-1] + bytes([BATCH[-1] ^ 1])
+BATCH = batch(0, 16, bytes(1000))
+DAMAGED = bad(BATCH)
 ELSEWHERE = {"nodeId": 5, "host": "broker-five.example", "port": 9092}
 both_headers = pytest.mark.parametrize("version", [12, 17])
 
@@ -72,8 +72,8 @@ async def test_a_fetch_of_any_size_comes_as_it_is_and_is_read(version: int, coun
 @in_loop
 async def test_addresses_after_large_batches_are_replaced() -> None:
     got, proxy = await through(fetch(17), response(17, BATCH * 64, nodeEndpoints=[ELSEWHERE]))
-    host, port = proxy.places[Address("broker-five.example", 9092)]
-    assert got == response(17, BATCH * 64, nodeEndpoints=[ELSEWHERE | {"host": host, "port": port}])
+    place = proxy.places[Address("broker-five.example", 9092)]
+    assert got == response(17, BATCH * 64, nodeEndpoints=[ELSEWHERE | {"host": place.host, "port": place.port}])
 
 
 @both_headers

@@ -7,8 +7,6 @@ import contextlib
 import json
 import logging
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,7 +20,7 @@ from relay.conversing import TOPIC, everything, joins, reads, recorded, recorded
 from relay.framing import exchange, frame
 from relay.proxied import Ends
 from serve import test_clients as clients
-from serve.asking import SECONDS_MAX, Client, asked, request
+from serve.asking import SECONDS_MAX, Client, asked, request, started
 
 import kfuzz
 from kfuzz.client.address import Access, Address
@@ -208,10 +206,8 @@ def test_a_fresh_client_gets_the_recorded_responses(conversation: Path) -> None:
 
 @pytest.mark.full
 def test_the_command_that_listens_ends_with_its_client(conversation: Path) -> None:
-    words = [sys.executable, "-m", "kfuzz.cli.main", "play", conversation, "--listen", "0", "--json"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        [(_, place)] = json.loads(process.stdout.readline())["brokers"].items()
+    with started("play", str(conversation), "--listen", "0", "--json") as (process, first):
+        [(_, place)] = json.loads(first)["brokers"].items()
         port = place.partition(":")[2]
         asyncio.run(talk(lambda: Ends(int(port))))
         out, _ = process.communicate(timeout=SECONDS_MAX)

@@ -21,7 +21,7 @@ BROKER = Address("127.0.0.1", 9)
 async def test_a_broker_that_is_given_twice_or_is_the_proxy_itself_gets_no_other_place() -> None:
     async with Proxy((BROKER, BROKER), Settings()) as proxy:
         [place] = proxy.places.values()
-        assert proxy.place(*place) == proxy.place("localhost", place[1]) == place
+        assert proxy.place(place.host, place.port) == proxy.place("localhost", place.port) == place
         assert (proxy.brokers, len(proxy.places)) == ((BROKER,), 1)
 
 
@@ -42,7 +42,7 @@ async def test_a_client_gets_the_address_that_it_uses_if_the_proxy_listens_at_al
     with socket.create_server(("127.0.0.1", 0)) as broker:
         at = Address("127.0.0.1", broker.getsockname()[1])
         async with Proxy((at,), Settings("0.0.0.0", open_to_others=True)) as proxy:
-            _, writer = await asyncio.open_connection("127.0.0.2", proxy.places[at][1])
+            _, writer = await asyncio.open_connection("127.0.0.2", proxy.places[at].port)
             while not proxy.connections:
                 await asyncio.sleep(0)
             [connection] = proxy.connections

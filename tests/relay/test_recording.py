@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from cli.cli_driver import kfuzz, outcome
-from relay.conversing import at, joins, reads, recorded, recorded_client, writes
+from relay.conversing import joins, reads, recorded, recorded_client, writes
+from relay.proxied import asking
 from serve.asking import Client, request
 
 from kfuzz.client.address import Address
@@ -42,7 +43,7 @@ def test_the_files_have_the_bytes_that_each_client_sent_and_got(tmp_path: Path) 
     seen: dict[int, list[bytes]] = {1: [], 2: []}
 
     async def twice(proxy: Proxy) -> None:
-        async with at(proxy) as first, at(proxy) as second:
+        async with asking(proxy) as first, asking(proxy) as second:
             for number, client in ((2, second), (1, first), (2, second)):
                 frame = request("Metadata", 9, {"topics": None}, number=len(seen[number]) + 1)
                 seen[number] += [frame, await client.exchange(frame)]
@@ -126,7 +127,7 @@ def test_a_folder_that_is_gone_ends_the_recording_and_the_proxy_continues(tmp_pa
 def test_what_comes_after_a_connection_has_closed_is_not_recorded(tmp_path: Path) -> None:
     async def late() -> None:
         broker = Address("b", 1)
-        recorder = Recorder(tmp_path / "out", 1 << 20, [broker], {broker: ("p", 1)}, print)
+        recorder = Recorder(tmp_path / "out", 1 << 20, [broker], {broker: Address("p", 1)}, print)
         recorder.opened(1, broker)
         recorder.closed(1)
         recorder.frame(1, broker, "response", None, [framed(b"late")])

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 
 import pytest
-from relay.proxied import before, codes, counts, through
-from serve.asking import MINIMAL, Client, fetch_of, request, response, topics
+from relay.proxied import asking, before, codes, counts, proxied, through
+from serve.asking import MINIMAL, Client, fed, fetch_of, request, response, topics
 
-from kfuzz.relay import connection as connections
 from kfuzz.relay.frames import api_key
 from kfuzz.relay.pipe import framed
 from kfuzz.relay.proxy import Proxy
+from kfuzz.relay.rule import parse_rule
 from kfuzz.serve.answers import released
-from kfuzz.serve.feeding import done
 from kfuzz.vectors import find_vector
 
 NAME = MINIMAL.replace("/", ".")
@@ -74,7 +74,7 @@ def test_which_requests_arrive_and_in_which_order_responses_come(
     rules: list[str], sent: str, come: list[int], arrive: str
 ) -> None:
     async def scenario(client: Client, proxy: Proxy) -> None:
-        done(client.server.broker.cluster, b'{"topic": "written", "produce": true}')
+        fed(client.server.broker.cluster, {"topic": "written", "produce": True})
         client.writer.write(b"".join(FRAMES[one](number) for number, one in enumerate(sent, 1)))
         client.writer.write_eof()
         assert [await number_of_next(client) for _ in come] == come
@@ -85,29 +85,24 @@ def test_which_requests_arrive_and_in_which_order_responses_come(
     assert codes(through(*rules, scenario=scenario)) == set()
 
 
-def test_an_error_changes_the_frame_that_is_meant_among_pipelined_ones() -> None:
+@proxied("fetch error=not_leader_or_follower nth=2-4 times=1")
+async def test_an_error_changes_the_frame_that_is_meant_among_pipelined_ones(client: Client, proxy: Proxy) -> None:
     version = released("Fetch").highest
     topic_id = next(one.id for one in topics() if one.name == NAME)
-
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        asks = [request("Fetch", version, fetch_of(NAME, version, topic_id, 0), number) for number in range(4)]
-        client.writer.write(b"".join(map(framed, asks)))
-        answers = [response("Fetch", version, await next_frame(client), number) for number in range(4)]
-        got = [one["responses"][0]["partitions"][0] for one in answers]
-        assert [(one["errorCode"], one["records"]) for one in got] == [(0, BATCH), (6, b""), (0, BATCH), (0, BATCH)]
-
-    proxy = through("fetch error=not_leader_or_follower nth=2-4 times=1", scenario=scenario)
+    asks = [request("Fetch", version, fetch_of(NAME, version, topic_id, 0), number) for number in range(4)]
+    client.writer.write(b"".join(map(framed, asks)))
+    answers = [response("Fetch", version, await next_frame(client), number) for number in range(4)]
+    got = [one["responses"][0]["partitions"][0] for one in answers]
+    assert [(one["errorCode"], one["records"]) for one in got] == [(0, BATCH), (6, b""), (0, BATCH), (0, BATCH)]
     assert counts(proxy) == [(1, 1)]
     assert [one.is_used_up for one in proxy.rules] == [True]
 
 
-def test_a_path_sees_the_addresses_that_clients_get() -> None:
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        answer = await client.ask("Metadata", 12, {"topics": []})
-        assert [(one["host"], one["port"]) for one in answer["brokers"]] == [("127.0.0.1", 1)]
-        assert all(broker.port != 1 for broker in proxy.places)
-
-    through("Metadata set=brokers[0].port=1", scenario=scenario)
+@proxied("Metadata set=brokers[0].port=1")
+async def test_a_path_sees_the_addresses_that_clients_get(client: Client, proxy: Proxy) -> None:
+    answer = await client.ask("Metadata", 12, {"topics": []})
+    assert [(one["host"], one["port"]) for one in answer["brokers"]] == [("127.0.0.1", 1)]
+    assert all(broker.port != 1 for broker in proxy.places)
 
 
 def leave(number: int) -> bytes:
@@ -165,15 +160,13 @@ def test_the_proxys_answers_come_although_the_broker_leaves_out_requests_before_
 
 
 @pytest.mark.parametrize("direction", ["request", "response"])
-def test_a_reordered_frame_without_a_next_one_comes_all_the_same(
-    direction: str, monkeypatch: pytest.MonkeyPatch
+@proxied(limits={"KEPT_S_MAX": 0.01})
+async def test_a_reordered_frame_without_a_next_one_comes_all_the_same(
+    client: Client, proxy: Proxy, direction: str
 ) -> None:
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        client.writer.write(heartbeat(1))
-        assert await number_of_next(client) == 1
-
-    monkeypatch.setattr(connections, "KEPT_S_MAX", 0.01)
-    through(f"Heartbeat direction={direction} reorder", scenario=scenario)
+    proxy.rules.add(parse_rule(f"Heartbeat direction={direction} reorder"))
+    client.writer.write(heartbeat(1))
+    assert await number_of_next(client) == 1
 
 
 @pytest.mark.parametrize(
@@ -186,69 +179,60 @@ def test_a_reordered_frame_without_a_next_one_comes_all_the_same(
         ("cut=6", 6),
     ],
 )
-def test_a_connection_ends_before_within_or_after_a_frame(rule: str, come: int) -> None:
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        client.writer.write(heartbeat(1) + heartbeat(2))
-        got = b""
-        try:
-            while data := await client.reader.read(1000):
-                got += data
-        except ConnectionResetError:
-            pass
-        assert len(got) == come
-
-    through(f"Heartbeat {rule}", scenario=scenario)
-
-
-def test_a_half_open_connection_stays_open_and_silent_until_its_client_ends() -> None:
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        client.writer.write(versions_request(1) + heartbeat(2) + versions_request(3))
-        assert await number_of_next(client) == 1
-        [connection] = proxy.connections
-        while not connection.is_half_open:
-            await asyncio.sleep(0)
-        client.writer.write(versions_request(4))
-        # Another connection of the client is not touched.
-        [(_, port)] = proxy.places.values()
-        async with Client(client.server, port) as other:
-            assert (await other.ask("ApiVersions", 0, {}))["errorCode"] == 0
-        # Those of 1, 3 and the other: the broker gets nothing more.
-        assert client.server.report.requests["ApiVersions"] <= 3
-        # The client does not see the end of the broker's side.
-        client.server._end(1)
-        while not connection.pipes["response"].is_finished:
-            await asyncio.sleep(0.001)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(client.reader.read(1), 0.05)
-        assert connection in proxy.connections
-        client.writer.close()
-        while connection in proxy.connections:
-            await asyncio.sleep(0.001)
-
-    through("Heartbeat half_open connection=1", scenario=scenario)
+@proxied()
+async def test_a_connection_ends_before_within_or_after_a_frame(
+    client: Client, proxy: Proxy, rule: str, come: int
+) -> None:
+    proxy.rules.add(parse_rule(f"Heartbeat {rule}"))
+    client.writer.write(heartbeat(1) + heartbeat(2))
+    got = b""
+    with contextlib.suppress(ConnectionResetError):
+        while data := await client.reader.read(1000):
+            got += data
+    assert len(got) == come
 
 
-def test_delays_count_from_when_frames_come_so_pipelined_ones_wait_together() -> None:
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        client.writer.write(b"".join(map(heartbeat, range(20))) + versions_request(20))
-        assert [await number_of_next(client) for _ in range(21)] == list(range(21))
-        # One after another, the delays would take two seconds.
-        assert 0.1 <= loop.time() - began < 2
+@proxied("Heartbeat half_open connection=1")
+async def test_a_half_open_connection_stays_open_and_silent_until_its_client_ends(client: Client, proxy: Proxy) -> None:
+    client.writer.write(versions_request(1) + heartbeat(2) + versions_request(3))
+    assert await number_of_next(client) == 1
+    [connection] = proxy.connections
+    while not connection.is_half_open:
+        await asyncio.sleep(0)
+    client.writer.write(versions_request(4))
+    # Another connection of the client is not touched.
+    async with asking(proxy) as other:
+        assert (await other.ask("ApiVersions", 0, {}))["errorCode"] == 0
+    # Those of 1, 3 and the other: the broker gets nothing more.
+    assert client.server.report.requests["ApiVersions"] <= 3
+    # The client does not see the end of the broker's side.
+    client.server._end(1)
+    while not connection.pipes["response"].is_finished:
+        await asyncio.sleep(0.001)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(client.reader.read(1), 0.05)
+    assert connection in proxy.connections
+    client.writer.close()
+    while connection in proxy.connections:
+        await asyncio.sleep(0.001)
 
-    through("Heartbeat delay_ms=100", scenario=scenario)
+
+@proxied("Heartbeat delay_ms=100")
+async def test_delays_count_from_when_frames_come_so_pipelined_ones_wait_together(client: Client, proxy: Proxy) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    client.writer.write(b"".join(map(heartbeat, range(20))) + versions_request(20))
+    assert [await number_of_next(client) for _ in range(21)] == list(range(21))
+    # One after another, the delays would take two seconds.
+    assert 0.1 <= loop.time() - began < 2
 
 
-def test_rules_without_values_work_on_frames_that_cannot_be_read() -> None:
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        # No release has this version of Heartbeat.
-        unknown = struct.pack(">hhih", api_key("Heartbeat"), 99, 5, -1)
-        client.writer.write(framed(unknown) + versions_request(6))
-        assert await number_of_next(client) == 6
-
-    rules = ("* direction=request mutate", "* direction=request hex=00", "Heartbeat direction=request drop")
-    proxy = through(*rules, scenario=scenario)
+@proxied("* direction=request mutate", "* direction=request hex=00", "Heartbeat direction=request drop")
+async def test_rules_without_values_work_on_frames_that_cannot_be_read(client: Client, proxy: Proxy) -> None:
+    # No release has this version of Heartbeat.
+    unknown = struct.pack(">hhih", api_key("Heartbeat"), 99, 5, -1)
+    client.writer.write(framed(unknown) + versions_request(6))
+    assert await number_of_next(client) == 6
     assert codes(proxy) == {"api-unknown", "rule-not-applied"}
     assert [one[1] for one in counts(proxy)] == [1, 1, 1]
     [line, *_] = [one for one in proxy.lines() if "rule-not-applied" in one]

@@ -6,8 +6,7 @@ import asyncio
 import socket
 import struct
 
-import pytest
-from relay.proxied import before, codes, counts, through
+from relay.proxied import before, codes, counts, proxied
 from serve.asking import Client, request, response
 
 from kfuzz.relay import proxy as proxies
@@ -24,69 +23,54 @@ def pairs(proxy: Proxy, api: str) -> tuple[int, int]:
     return sums.requests, sums.responses
 
 
-def test_frames_are_counted_as_soon_as_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxies, "UNSETTLED_S_MAX", 1000)
-    settled = []
+@proxied(limits={"UNSETTLED_S_MAX": 1000})
+async def test_frames_are_counted_as_soon_as_somebody_looks(client: Client, proxy: Proxy) -> None:
+    settled, settle = [], proxy.settle
+    proxy.settle = lambda: settled.append(1) or settle()  # type: ignore[func-returns-value,method-assign]
+    await client.ask("Heartbeat", 4, HEARTBEAT)
+    await client.ask("Heartbeat", 4, HEARTBEAT)
+    assert not settled
+    assert pairs(proxy, "Heartbeat") == (2, 2)
+    assert proxy.watch.by_api["Heartbeat"].latencies.highest_ns > 0
 
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        settle = proxy.settle
-        proxy.settle = lambda: settled.append(1) or settle()  # type: ignore[func-returns-value,method-assign]
+
+@proxied(limits={"UNSETTLED_S_MAX": 1000})
+async def test_only_a_few_frames_wait_for_their_check(client: Client, proxy: Proxy) -> None:
+    for count in range(1, proxies.UNSETTLED_MAX):
         await client.ask("Heartbeat", 4, HEARTBEAT)
-        await client.ask("Heartbeat", 4, HEARTBEAT)
-        assert not settled
-        assert pairs(proxy, "Heartbeat") == (2, 2)
-        assert proxy.watch.by_api["Heartbeat"].latencies.highest_ns > 0
-
-    through(scenario=scenario)
+        assert proxy._watch.by_api.get("Heartbeat") is None or 2 * count >= proxies.UNSETTLED_MAX
+    assert proxy._watch.by_api["Heartbeat"].responses >= proxies.UNSETTLED_MAX // 2
 
 
-def test_only_a_few_frames_wait_for_their_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxies, "UNSETTLED_S_MAX", 1000)
-
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        for count in range(1, proxies.UNSETTLED_MAX):
-            await client.ask("Heartbeat", 4, HEARTBEAT)
-            assert proxy._watch.by_api.get("Heartbeat") is None or 2 * count >= proxies.UNSETTLED_MAX
-        assert proxy._watch.by_api["Heartbeat"].responses >= proxies.UNSETTLED_MAX // 2
-
-    through(scenario=scenario)
-
-
-def test_a_response_whose_addresses_were_replaced_before_is_changed_in_the_same_way() -> None:
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        [(_, port)] = proxy.places.values()
-        asked = {"topics": None, "includeTopicAuthorizedOperations": False}
-        for number in (3, 4, 5):
-            answer = response("Metadata", 12, await client.exchange(request("Metadata", 12, asked, number)), number)
-            assert [one["port"] for one in answer["brokers"]] == [port]
-        assert len(proxy.known) == 1
-        assert pairs(proxy, "Metadata") == (3, 3)
-
-    through(scenario=scenario)
+@proxied()
+async def test_a_response_whose_addresses_were_replaced_before_is_changed_in_the_same_way(
+    client: Client, proxy: Proxy
+) -> None:
+    [place] = proxy.places.values()
+    asked = {"topics": None, "includeTopicAuthorizedOperations": False}
+    for number in (3, 4, 5):
+        answer = response("Metadata", 12, await client.exchange(request("Metadata", 12, asked, number)), number)
+        assert [one["port"] for one in answer["brokers"]] == [place.port]
+    assert len(proxy.known) == 1
+    assert pairs(proxy, "Metadata") == (3, 3)
 
 
-def test_the_proxy_keeps_few_responses_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxies, "KNOWN_MAX", 2)
-
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        for name in "abcde":
-            await client.ask("Metadata", 12, {"topics": [{"name": name}]})
-            assert 1 <= len(proxy.known) <= 2
-
-    through(scenario=scenario)
+@proxied(limits={"KNOWN_MAX": 2})
+async def test_the_proxy_keeps_few_responses_that_it_knows(client: Client, proxy: Proxy) -> None:
+    for name in "abcde":
+        await client.ask("Metadata", 12, {"topics": [{"name": name}]})
+        assert 1 <= len(proxy.known) <= 2
 
 
-def test_a_rule_applies_from_the_next_frame_on() -> None:
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        assert (await client.ask("Heartbeat", 4, HEARTBEAT))["errorCode"] != 27
-        number = proxy.rules.add(parse_rule("Heartbeat error=REBALANCE_IN_PROGRESS"))
-        assert (await client.ask("Heartbeat", 4, HEARTBEAT))["errorCode"] == 27
-        assert counts(proxy) == [(1, 1)]
-        proxy.rules.remove(number)
-        assert (await client.ask("Heartbeat", 4, HEARTBEAT))["errorCode"] != 27
-        assert pairs(proxy, "Heartbeat") == (3, 3)
-
-    through(scenario=scenario)
+@proxied()
+async def test_a_rule_applies_from_the_next_frame_on(client: Client, proxy: Proxy) -> None:
+    assert (await client.ask("Heartbeat", 4, HEARTBEAT))["errorCode"] != 27
+    number = proxy.rules.add(parse_rule("Heartbeat error=REBALANCE_IN_PROGRESS"))
+    assert (await client.ask("Heartbeat", 4, HEARTBEAT))["errorCode"] == 27
+    assert counts(proxy) == [(1, 1)]
+    proxy.rules.remove(number)
+    assert (await client.ask("Heartbeat", 4, HEARTBEAT))["errorCode"] != 27
+    assert pairs(proxy, "Heartbeat") == (3, 3)
 
 
 def test_a_response_that_nobody_asked_for_is_passed_on_and_noted() -> None:

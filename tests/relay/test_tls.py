@@ -10,8 +10,6 @@ import signal
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -22,7 +20,7 @@ from certificates import Certificate, certificate
 from relay.proxied import Ends, asking, codes, in_loop, no_connection
 from relay.test_pipe import Rig, Scripted, settled
 from replay.fake_broker import FakeBroker
-from serve.asking import SECONDS_MAX, request
+from serve.asking import SECONDS_MAX, request, started
 
 import kfuzz
 from kfuzz.client.address import PLAIN, Address, Security
@@ -109,12 +107,12 @@ def scripted(script: Callable[[socket.socket], None], context: ssl.SSLContext | 
         assert not thread.is_alive()
 
 
-def connected(place: tuple[str, int], context: ssl.SSLContext | None) -> socket.socket:
+def connected(place: Address, context: ssl.SSLContext | None) -> socket.socket:
     """A client's socket, which raises an error if TLS does not say that it ends."""
-    plain = socket.create_connection(place, timeout=SECONDS_MAX)
+    plain = socket.create_connection((place.host, place.port), timeout=SECONDS_MAX)
     if context is None:
         return plain
-    return context.wrap_socket(plain, server_hostname=place[0], suppress_ragged_eofs=False)
+    return context.wrap_socket(plain, server_hostname=place.host, suppress_ragged_eofs=False)
 
 
 def received(one: socket.socket, size: int) -> bytes:
@@ -249,7 +247,7 @@ async def test_the_last_response_comes_before_the_end_and_the_end_is_said(to_cli
         received(one, 12)
         one.sendall(answer)
 
-    def client(place: tuple[str, int]) -> None:
+    def client(place: Address) -> None:
         with connected(place, own.trusting() if to_clients else None) as one:
             one.sendall(framed(UNKNOWN))
             assert received(one, len(answer)) == answer
@@ -414,7 +412,7 @@ async def test_the_end_of_the_proxy_ends_handshakes(own: Certificate) -> None:
 
 @in_loop
 async def test_a_client_that_does_not_trust_the_certificate_is_a_remark(own: Certificate, other: Certificate) -> None:
-    def client(place: tuple[str, int]) -> None:
+    def client(place: Address) -> None:
         with pytest.raises(ssl.SSLCertVerificationError):
             connected(place, other.trusting())
 
@@ -470,17 +468,12 @@ def test_the_command_speaks_tls_with_both_sides_and_logs_in(own: Certificate) ->
 
     files = ["--tls-ca", str(own.cert), "--tls-cert", str(own.cert), "--tls-key", str(own.key)]
     with FakeBroker(context=own.context(), login=ME) as broker:
-        argv = [sys.executable, "-m", "kfuzz", "proxy", "0", f"127.0.0.1:{broker.port}", *files, "--user", ME[0]]
-        with subprocess.Popen(
-            argv, stdout=subprocess.PIPE, text=True, env=os.environ | {"KFUZZ_PASSWORD": ME[1]}
-        ) as run:
-            assert run.stdout is not None
-            try:
-                said = run.stdout.readline()
-                asyncio.run(asks(int(said.split()[3].rpartition(":")[2])))
-            finally:
-                run.send_signal(signal.SIGINT)
-            assert run.stdout.readline() == "1 connection\n"
+        words = ("proxy", "0", f"127.0.0.1:{broker.port}", *files, "--user", ME[0])
+        with started(*words, env=os.environ | {"KFUZZ_PASSWORD": ME[1]}) as (run, said):
+            asyncio.run(asks(int(said.split()[3].rpartition(":")[2])))
+            run.send_signal(signal.SIGINT)
+            out, _ = run.communicate(timeout=SECONDS_MAX)
+        assert out.startswith("1 connection\n")
         assert run.returncode == 0
         assert broker.asked["SaslAuthenticate"] == 1
 

@@ -7,7 +7,11 @@ import functools
 import inspect
 import json
 import struct
-from collections.abc import Callable, Coroutine
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -101,32 +105,56 @@ def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | Non
     return printed
 
 
+@contextmanager
+def started(*words: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process of ``kfuzz WORDS…``, which is killed in the end, and the first line that it prints."""
+    command = [sys.executable, "-m", "kfuzz", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **more) as process:
+        try:
+            assert process.stdout
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
+
+
 Scenario = Callable[..., Coroutine[Any, Any, None]]
+Made = Callable[[Scenario], Callable[..., None]]
+Limits = Mapping[str, Any]
+NONE: Limits = {}
 
 
-def served(
-    *says: str, of: Callable[[], Topics] = topics, limits: dict[str, Any] | None = None, **settings: Any
-) -> Callable[[Scenario], Callable[..., None]]:
+def as_test(
+    scenario: Scenario, run: Callable[[Scenario], None], limits: Limits, *of: ModuleType, given: int = 2
+) -> Callable[..., None]:
+    """A test that lets ``run`` run a scenario, which gets so many things from it, and then fixtures.
+
+    ``limits``: other values of constants of these modules.
+    """
+
+    @functools.wraps(scenario)
+    def test(**fixtures: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in limits.items():
+                patch.setattr(next(one for one in of if hasattr(one, name)), name, value)
+            run(functools.partial(scenario, **fixtures))
+
+    signature = inspect.signature(scenario)
+    fixtures = list(signature.parameters.values())[given:]
+    test.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
+    return test
+
+
+def served(*says: str, of: Callable[[], Topics] = topics, limits: Limits = NONE, **settings: Any) -> Made:
     """Make a test of a scenario with a server of topics, which says this and nothing else. The rest are fixtures.
 
     ``limits``: other values of constants of ``kfuzz.serve``.
     """
 
-    def made(scenario: Scenario) -> Callable[..., None]:
-        @functools.wraps(scenario)
-        def test(**fixtures: Any) -> None:
-            with pytest.MonkeyPatch.context() as patch:
-                for name, value in (limits or {}).items():
-                    patch.setattr(cluster if hasattr(cluster, name) else serving, name, value)
-                said = run(functools.partial(scenario, **fixtures), of(), **settings)
-            assert [one.partition(": connection closed: ")[2] or one for one in said] == list(says)
+    def check(scenario: Scenario) -> None:
+        said = run(scenario, of(), **settings)
+        assert [one.partition(": connection closed: ")[2] or one for one in said] == list(says)
 
-        signature = inspect.signature(scenario)
-        others = [one for name, one in signature.parameters.items() if name != "server"]
-        test.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
-        return test
-
-    return made
+    return lambda scenario: as_test(scenario, check, limits, cluster, serving, given=1)
 
 
 def fetch_of(name: str, version: int, topic_id: bytes, offset: int, max_wait_ms: int = 0) -> dict[str, Any]:
@@ -164,5 +192,7 @@ def fed(of: Cluster, *given: Any) -> list[dict[str, Any]]:
             yield one if isinstance(one, bytes) else json.dumps(one).encode()
 
     said: list[dict[str, Any]] = []
-    asyncio.run(feed(of, lines(), said.append))
+    # Nothing waits, so it needs no event loop.
+    with pytest.raises(StopIteration):
+        feed(of, lines(), said.append).send(None)
     return said

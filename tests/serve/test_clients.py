@@ -19,6 +19,7 @@ pytestmark = pytest.mark.full
 # The clients send these records; a consumer in read_committed gets those with an offset.
 SENT = [(b"one", True), (b"two", False), (b"three", True)]
 COMMITTED = [(0, b"one"), (4, b"three")]
+READING = {"group_id": "g", "isolation_level": "read_committed", "auto_offset_reset": "earliest"}
 
 
 def move(brokers: LocalCluster, number: int) -> None:
@@ -59,14 +60,7 @@ def aiokafka_reads(brokers: LocalCluster) -> list[tuple[int, bytes]]:
     import aiokafka
 
     async def read() -> list[tuple[int, bytes]]:
-        consumer = aiokafka.AIOKafkaConsumer(
-            "t",
-            bootstrap_servers=brokers.bootstrap,
-            group_id="g",
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-        )
-        async with consumer:
+        async with aiokafka.AIOKafkaConsumer("t", bootstrap_servers=brokers.bootstrap, **READING) as consumer:
             found = [await consumer.getone() for _ in COMMITTED]
         return [(one.offset, one.value) for one in found]
 
@@ -97,14 +91,8 @@ def kafka_python_writes(brokers: LocalCluster) -> list[int]:
 def kafka_python_reads(brokers: LocalCluster) -> list[tuple[int, bytes]]:
     import kafka
 
-    consumer = kafka.KafkaConsumer(
-        "t",
-        bootstrap_servers=brokers.bootstrap,
-        group_id="g",
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=SECONDS_MAX * 1000,
-    )
+    limits = {"consumer_timeout_ms": SECONDS_MAX * 1000}
+    consumer = kafka.KafkaConsumer("t", bootstrap_servers=brokers.bootstrap, **READING, **limits)
     found = [next(consumer) for _ in COMMITTED]
     consumer.close()
     return [(one.offset, one.value) for one in found]
@@ -129,8 +117,8 @@ def librdkafka_writes(brokers: LocalCluster) -> list[int]:
 
 def librdkafka_reads(brokers: LocalCluster, **more: Any) -> list[tuple[int, bytes]]:
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    settings = {"bootstrap.servers": brokers.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
-    consumer = confluent_kafka.Consumer(settings | {"isolation.level": "read_committed"} | more)
+    settings = {name.replace("_", "."): value for name, value in READING.items()}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": brokers.bootstrap} | settings | more)
     consumer.subscribe(["t"])
     found = [consumer.poll(SECONDS_MAX) for _ in COMMITTED]
     consumer.close()

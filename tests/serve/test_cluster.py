@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import time
 from typing import Any
 
 import pytest
+from made_segments import batch
 from serve.asking import Client, asked, fed, fetch_of, request, served, sized, topics, with_topics, writes
 
 from kfuzz import records
@@ -17,15 +17,8 @@ from kfuzz.broker_errors import ERROR_CODES, ERROR_NAMES
 from kfuzz.errors import UsageError
 from kfuzz.serve import Broker, Server, Settings
 from kfuzz.serve.cluster import Caller, Refused
-from kfuzz.serve.feeding import done
 
 ONE, TWO = Caller("127.0.0.1", 1, 1), Caller("127.0.0.1", 2, 2)
-
-
-def batch(offset: int, value: bytes = b"v", epoch: int = 0) -> bytes:
-    return records.encode(
-        [records.RecordBatch(offset, offset, [records.Record(offset, 1, b"k", value)], partition_leader_epoch=epoch)]
-    )
 
 
 def fetch(
@@ -49,7 +42,7 @@ def first(got: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_limits_of_a_fetch_cut_a_log_but_never_its_first_batch() -> None:
-    small, large = batch(0), batch(1, b"x" * 500)
+    small, large = batch(0), batch(1, value=b"x" * 500)
     broker = with_topics({"topic": "t", "steps": [(small + large).hex()]}, {"topic": "u", "steps": [small.hex()]})
 
     def sizes(offset: int, limit: int, whole: int = 1 << 20) -> list[int]:
@@ -90,7 +83,7 @@ def test_one_answer_is_cut_on_demand(form: str) -> None:
 
 @served()
 async def test_a_throttled_client_is_told_so_and_waits_for_its_next_answer(server: Server) -> None:
-    fed_to(server, {"topic": "t", "hex": batch(0).hex()}, {"broker": {"throttle_ms": 50}})
+    fed(server.broker.cluster, {"topic": "t", "hex": batch(0).hex()}, {"broker": {"throttle_ms": 50}})
     async with Client(server) as client:
         got = await client.ask("Fetch", 12, fetch_of("t", 12, b"", 0))
         assert got["throttleTimeMs"] == 0
@@ -125,7 +118,7 @@ def test_versions_above_the_highest_that_a_broker_is_given_are_neither_listed_no
 @served("the answer is lost, as asked for", "as asked for", "1 more connection closed: requests to write", brokers=2)
 async def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_takes_its_place(server: Server) -> None:
     lines = {"topic": "t", "produce": True, "errors": ["NETWORK_EXCEPTION"] * 2}, {"broker": {"ends": True}}
-    fed_to(server, *lines)
+    fed(server.broker.cluster, *lines)
     first_port, second_port = server.broker.cluster.ports.values()
     produce = writes(batch(0))
     sent = sized(request("Produce", 9, produce))
@@ -144,11 +137,6 @@ async def test_a_broker_ends_on_demand_when_it_loses_an_answer_and_another_one_t
         assert await client.is_closed_after(sent)
     async with Client(server, second_port) as client:
         assert (await client.ask("Produce", 9, produce))["responses"][0]["partitionResponses"][0]["errorCode"] == 0
-
-
-def fed_to(server: Server, *lines: dict[str, Any]) -> list[dict[str, Any]]:
-    """Like ``fed``, inside a running event loop."""
-    return [done(server.broker.cluster, json.dumps(line).encode()) for line in lines]
 
 
 def test_an_older_broker_answers_api_versions_in_version_0_and_the_client_asks_again() -> None:
@@ -282,7 +270,7 @@ async def test_three_brokers_are_ready_at_once_and_each_answers_for_itself(serve
         async with Client(server, port) as client:
             metadata = await client.ask("Metadata", 12, {"topics": []})
             assert {one["nodeId"]: one["port"] for one in metadata["brokers"]} == ports
-            fed_to(server, {"move": name, "to": node})
+            fed(server.broker.cluster, {"move": name, "to": node})
             errors.append(first(await client.ask("Fetch", 12, fetch_of(name, 12, b"", 0)))["errorCode"])
     assert errors == [0, 0, 0]
 
@@ -314,8 +302,8 @@ def epoch_end(broker: Broker, epoch: int, current: int = -1) -> tuple[int, int, 
 
 
 def test_a_log_of_a_later_epoch_shows_where_a_client_has_to_go_back_to() -> None:
-    old = (batch(0, epoch=1) + batch(1, epoch=1) + batch(2, epoch=1)).hex()
-    new = (batch(0, epoch=1) + batch(1, b"other", epoch=3)).hex()
+    old = b"".join(batch(offset, partition_leader_epoch=1) for offset in range(3)).hex()
+    new = (batch(0, partition_leader_epoch=1) + batch(1, value=b"other", partition_leader_epoch=3)).hex()
     broker = with_topics({"topic": "t", "hex": old, "leader_epoch": 1})
     assert epoch_end(broker, 1) == (0, 1, 3)
     fed(broker.cluster, {"topic": "t", "hex": new, "leader_epoch": "4"})
@@ -334,6 +322,6 @@ def test_a_log_of_a_later_epoch_shows_where_a_client_has_to_go_back_to() -> None
 
 
 def test_the_epochs_of_vectors_send_nobody_back() -> None:
-    broker = with_topics({"topic": "t", "hex": batch(0, epoch=7).hex()})
+    broker = with_topics({"topic": "t", "hex": batch(0, partition_leader_epoch=7).hex()})
     assert epoch_end(broker, 7, current=7) == (0, 7, 1)
     assert first(fetch(broker, [("t", 0)], partition={"lastFetchedEpoch": 9, "currentLeaderEpoch": 7}))["records"]

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_driver import outcome
 from conftest import missing, require_tool
 from docs.pages import commands, shows
 from serve.asking import (
@@ -43,12 +44,12 @@ from serve.asking import (
     run,
     served,
     sized,
+    started,
     topics,
     writes,
 )
 
 from kfuzz import records
-from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve import Broker, Server, Topics, topics_of
@@ -301,10 +302,11 @@ def test_bytes_that_never_become_a_batch_have_no_end() -> None:
 # -- real consumers
 
 
-def test_the_consumer_of_kafka_python_reads_a_vector() -> None:
+@served()
+async def test_the_consumer_of_kafka_python_reads_a_vector(server: Server) -> None:
     kafka = pytest.importorskip("kafka")
 
-    def read(server: Server, group: str | None) -> list[Any]:
+    def read(group: str | None) -> Any:
         consumer = kafka.KafkaConsumer(
             bootstrap_servers=f"{server.host}:{server.port}",
             group_id=group,
@@ -313,16 +315,12 @@ def test_the_consumer_of_kafka_python_reads_a_vector() -> None:
         )
         try:
             consumer.assign([kafka.TopicPartition(MINIMAL.replace("/", "."), 0)])
-            return [next(consumer)]
+            return next(consumer)
         finally:
             consumer.close()
 
-    async def scenario(server: Server) -> None:
-        for group in (None, "g"):
-            [record] = await asyncio.to_thread(read, server, group)
-            assert_minimal(record)
-
-    run(scenario)
+    for group in (None, "g"):
+        assert_minimal(await asyncio.to_thread(read, group))
 
 
 @served()
@@ -447,26 +445,10 @@ def test_topics_are_added_replaced_asked_and_removed() -> None:
 # -- the verb
 
 
-@contextmanager
-def started(*arguments: str, stdin: Any = subprocess.PIPE) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kfuzz", "serve", "--json", *arguments],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout
-        yield process, json.loads(process.stdout.readline())
-    finally:
-        process.kill()
-        process.communicate()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_verb_says_where_it_is_and_in_the_end_what_was_asked(number: int) -> None:
-    with started(MINIMAL) as (process, ready):
+    with started("serve", "--json", MINIMAL, stderr=subprocess.PIPE) as (process, first):
+        ready = json.loads(first)
         assert ready["topics"] == {MINIMAL: MINIMAL.replace("/", ".")}
         with socket.create_connection((ready["host"], ready["port"]), timeout=SECONDS_MAX) as one:
             frame = request("ApiVersions", 0, {})
@@ -486,19 +468,12 @@ def test_the_command_of_the_page_prints_what_it_shows() -> None:
     assert shown.output
     assert client.output
     words = shlex.split(shown.text.replace("--port 9092", "--port 0"))[1:]
-    with subprocess.Popen(
-        [sys.executable, "-m", "kfuzz", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            assert process.stdout
-            ready = process.stdout.readline()
-            place = ready.split()[-1]
-            arguments = shlex.split(client.text.replace("127.0.0.1:9092", place))[1:]
-            done = subprocess.run([kcat, *arguments], capture_output=True, text=True, timeout=SECONDS_MAX)
-            process.send_signal(signal.SIGINT)
-            rest, _ = process.communicate(timeout=SECONDS_MAX)
-        finally:
-            process.kill()
+    with started(*words, stderr=subprocess.STDOUT) as (process, ready):
+        place = ready.split()[-1]
+        arguments = shlex.split(client.text.replace("127.0.0.1:9092", place))[1:]
+        done = subprocess.run([kcat, *arguments], capture_output=True, text=True, timeout=SECONDS_MAX)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=SECONDS_MAX)
     assert shows(client.output, done.stdout), (done.stdout, done.stderr)
     # A terminal shows ^C for the key.
     text = f"{ready.replace(place, '127.0.0.1:9092')}^C{rest}"
@@ -511,7 +486,8 @@ def _by_name(output: str) -> str:
 
 
 def test_the_verb_ends_with_its_standard_input() -> None:
-    with started("--from-stdin", "--cluster", "3") as (process, ready):
+    with started("serve", "--json", "--from-stdin", "--cluster", "3", stdin=subprocess.PIPE) as (process, first):
+        ready = json.loads(first)
         assert ready["topics"] == {}
         assert [one["node_id"] for one in ready["brokers"]] == [1, 2, 3]
         assert ready["port"] == ready["brokers"][0]["port"]
@@ -537,7 +513,7 @@ def test_without_a_pipe_there_is_nothing_to_wait_for() -> None:
 def test_the_topics_of_a_file_are_served_until_the_server_is_stopped(tmp_path: Path) -> None:
     file = tmp_path / "topics.jsonl"
     file.write_text('{"topic": "t1", "hex": ""}\n')
-    with file.open() as given, started("--from-stdin", stdin=given) as (process, _):
+    with file.open() as given, started("serve", "--json", "--from-stdin", stdin=given) as (process, _):
         assert process.stdout
         assert json.loads(process.stdout.readline()) == {"topic": "t1", "next_offset": "0"}
         process.send_signal(signal.SIGINT)
@@ -545,17 +521,11 @@ def test_the_topics_of_a_file_are_served_until_the_server_is_stopped(tmp_path: P
         assert process.returncode == 0
 
 
-def test_a_port_that_another_program_uses_is_refused_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as ended:
-        main(["serve", MINIMAL, "--port", str(taken.getsockname()[1])])
-    out, err = capsys.readouterr()
-    assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
+def test_a_port_that_another_program_uses_is_refused_in_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, out, err = outcome("serve", MINIMAL, "--port", str(taken.getsockname()[1]))
+    assert (code, out, err.count("\n")) == (2, "", 1)
     assert "another program uses it; take another" in err
-
-
-@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1:9"), ("::1", "[::1]:9"), ("?", "?:9")])
-def test_an_ipv6_address_is_shown_in_brackets(host: str, shown: str) -> None:
-    assert serving.shown_address(host, 9) == shown
 
 
 # -- clients that mean harm
@@ -679,7 +649,8 @@ async def test_answers_that_nobody_takes_are_bounded_together(server: Server) ->
         assert len(got["responses"][0]["partitions"][0]["records"]) == 16 << 20
 
 
-def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
+@served()
+async def test_a_client_that_asks_far_ahead_leaves_others_their_turn(server: Server) -> None:
     # Each turn of the event loop is one in which another client could have got its answer.
     turns = 0
 
@@ -689,16 +660,12 @@ def test_a_client_that_asks_far_ahead_leaves_others_their_turn() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def scenario(server: Server) -> None:
-        async with Client(server) as greedy:
-            frame = request("ApiVersions", 0, {})
-            greedy.writer.write((sized(frame)) * 500)
-            counting = asyncio.create_task(count())
-            while server.report.requests["ApiVersions"] < 500:
-                await greedy.answer()
-            counting.cancel()
-
-    assert run(scenario) == []
+    async with Client(server) as greedy:
+        greedy.writer.write(sized(request("ApiVersions", 0, {})) * 500)
+        counting = asyncio.create_task(count())
+        while server.report.requests["ApiVersions"] < 500:
+            await greedy.answer()
+        counting.cancel()
     assert turns >= 500
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
+import made_segments
 import pytest
 from serve.asking import asked, fed, fetch_of, with_topics, writes
 
@@ -21,9 +22,8 @@ def opened(*errors: str) -> Broker:
 
 
 def batch(sequence: int = -1, producer: tuple[int, int] = (-1, -1), count: int = 2, **fields: Any) -> bytes:
-    made = [records.Record(index, 1000 + index, b"k", b"v") for index in range(count)]
-    fields |= {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": sequence}
-    return records.encode([records.RecordBatch(0, count - 1, made, **fields)])
+    of = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": sequence}
+    return made_segments.batch(0, count, **of, **fields)
 
 
 def produce(
@@ -241,9 +241,7 @@ def test_what_clients_write_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_that_decompresses_to_far_more_is_refused_in_little_memory() -> None:
-    bomb = records.encode(
-        [records.RecordBatch(0, 0, [records.Record(0, 1, None, bytes(40 << 20))], compression="zstd")]
-    )
+    bomb = made_segments.batch(0, value=bytes(40 << 20), compression="zstd")
     assert len(bomb) < 100_000
     broker = opened()
     tracemalloc.start()
