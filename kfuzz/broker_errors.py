@@ -1,199 +1,20 @@
 """Kafka's error codes: the names of all, and the meaning of those that a broker gives for records.
 
-``org.apache.kafka.common.protocol.Errors`` has the names and numbers. The meanings are about the rules of
-``LogValidator`` and ``ProducerStateManager``, and about the client's part in them.
+``broker_errors.toml`` has both.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
-ERROR_NAMES: Final[Mapping[int, str]] = {
-    -1: "UNKNOWN_SERVER_ERROR",
-    0: "NONE",
-    1: "OFFSET_OUT_OF_RANGE",
-    2: "CORRUPT_MESSAGE",
-    3: "UNKNOWN_TOPIC_OR_PARTITION",
-    4: "INVALID_FETCH_SIZE",
-    5: "LEADER_NOT_AVAILABLE",
-    6: "NOT_LEADER_OR_FOLLOWER",
-    7: "REQUEST_TIMED_OUT",
-    8: "BROKER_NOT_AVAILABLE",
-    9: "REPLICA_NOT_AVAILABLE",
-    10: "MESSAGE_TOO_LARGE",
-    11: "STALE_CONTROLLER_EPOCH",
-    12: "OFFSET_METADATA_TOO_LARGE",
-    13: "NETWORK_EXCEPTION",
-    14: "COORDINATOR_LOAD_IN_PROGRESS",
-    15: "COORDINATOR_NOT_AVAILABLE",
-    16: "NOT_COORDINATOR",
-    17: "INVALID_TOPIC_EXCEPTION",
-    18: "RECORD_LIST_TOO_LARGE",
-    19: "NOT_ENOUGH_REPLICAS",
-    20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    21: "INVALID_REQUIRED_ACKS",
-    22: "ILLEGAL_GENERATION",
-    23: "INCONSISTENT_GROUP_PROTOCOL",
-    24: "INVALID_GROUP_ID",
-    25: "UNKNOWN_MEMBER_ID",
-    26: "INVALID_SESSION_TIMEOUT",
-    27: "REBALANCE_IN_PROGRESS",
-    28: "INVALID_COMMIT_OFFSET_SIZE",
-    29: "TOPIC_AUTHORIZATION_FAILED",
-    30: "GROUP_AUTHORIZATION_FAILED",
-    31: "CLUSTER_AUTHORIZATION_FAILED",
-    32: "INVALID_TIMESTAMP",
-    33: "UNSUPPORTED_SASL_MECHANISM",
-    34: "ILLEGAL_SASL_STATE",
-    35: "UNSUPPORTED_VERSION",
-    36: "TOPIC_ALREADY_EXISTS",
-    37: "INVALID_PARTITIONS",
-    38: "INVALID_REPLICATION_FACTOR",
-    39: "INVALID_REPLICA_ASSIGNMENT",
-    40: "INVALID_CONFIG",
-    41: "NOT_CONTROLLER",
-    42: "INVALID_REQUEST",
-    43: "UNSUPPORTED_FOR_MESSAGE_FORMAT",
-    44: "POLICY_VIOLATION",
-    45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
-    46: "DUPLICATE_SEQUENCE_NUMBER",
-    47: "INVALID_PRODUCER_EPOCH",
-    48: "INVALID_TXN_STATE",
-    49: "INVALID_PRODUCER_ID_MAPPING",
-    50: "INVALID_TRANSACTION_TIMEOUT",
-    51: "CONCURRENT_TRANSACTIONS",
-    52: "TRANSACTION_COORDINATOR_FENCED",
-    53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    54: "SECURITY_DISABLED",
-    55: "OPERATION_NOT_ATTEMPTED",
-    56: "KAFKA_STORAGE_ERROR",
-    57: "LOG_DIR_NOT_FOUND",
-    58: "SASL_AUTHENTICATION_FAILED",
-    59: "UNKNOWN_PRODUCER_ID",
-    60: "REASSIGNMENT_IN_PROGRESS",
-    61: "DELEGATION_TOKEN_AUTH_DISABLED",
-    62: "DELEGATION_TOKEN_NOT_FOUND",
-    63: "DELEGATION_TOKEN_OWNER_MISMATCH",
-    64: "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
-    65: "DELEGATION_TOKEN_AUTHORIZATION_FAILED",
-    66: "DELEGATION_TOKEN_EXPIRED",
-    67: "INVALID_PRINCIPAL_TYPE",
-    68: "NON_EMPTY_GROUP",
-    69: "GROUP_ID_NOT_FOUND",
-    70: "FETCH_SESSION_ID_NOT_FOUND",
-    71: "INVALID_FETCH_SESSION_EPOCH",
-    72: "LISTENER_NOT_FOUND",
-    73: "TOPIC_DELETION_DISABLED",
-    74: "FENCED_LEADER_EPOCH",
-    75: "UNKNOWN_LEADER_EPOCH",
-    76: "UNSUPPORTED_COMPRESSION_TYPE",
-    77: "STALE_BROKER_EPOCH",
-    78: "OFFSET_NOT_AVAILABLE",
-    79: "MEMBER_ID_REQUIRED",
-    80: "PREFERRED_LEADER_NOT_AVAILABLE",
-    81: "GROUP_MAX_SIZE_REACHED",
-    82: "FENCED_INSTANCE_ID",
-    83: "ELIGIBLE_LEADERS_NOT_AVAILABLE",
-    84: "ELECTION_NOT_NEEDED",
-    85: "NO_REASSIGNMENT_IN_PROGRESS",
-    86: "GROUP_SUBSCRIBED_TO_TOPIC",
-    87: "INVALID_RECORD",
-    88: "UNSTABLE_OFFSET_COMMIT",
-    89: "THROTTLING_QUOTA_EXCEEDED",
-    90: "PRODUCER_FENCED",
-    91: "RESOURCE_NOT_FOUND",
-    92: "DUPLICATE_RESOURCE",
-    93: "UNACCEPTABLE_CREDENTIAL",
-    94: "INCONSISTENT_VOTER_SET",
-    95: "INVALID_UPDATE_VERSION",
-    96: "FEATURE_UPDATE_FAILED",
-    97: "PRINCIPAL_DESERIALIZATION_FAILURE",
-    98: "SNAPSHOT_NOT_FOUND",
-    99: "POSITION_OUT_OF_RANGE",
-    100: "UNKNOWN_TOPIC_ID",
-    101: "DUPLICATE_BROKER_REGISTRATION",
-    102: "BROKER_ID_NOT_REGISTERED",
-    103: "INCONSISTENT_TOPIC_ID",
-    104: "INCONSISTENT_CLUSTER_ID",
-    105: "TRANSACTIONAL_ID_NOT_FOUND",
-    106: "FETCH_SESSION_TOPIC_ID_ERROR",
-    107: "INELIGIBLE_REPLICA",
-    108: "NEW_LEADER_ELECTED",
-    109: "OFFSET_MOVED_TO_TIERED_STORAGE",
-    110: "FENCED_MEMBER_EPOCH",
-    111: "UNRELEASED_INSTANCE_ID",
-    112: "UNSUPPORTED_ASSIGNOR",
-    113: "STALE_MEMBER_EPOCH",
-    114: "MISMATCHED_ENDPOINT_TYPE",
-    115: "UNSUPPORTED_ENDPOINT_TYPE",
-    116: "UNKNOWN_CONTROLLER_ID",
-    117: "UNKNOWN_SUBSCRIPTION_ID",
-    118: "TELEMETRY_TOO_LARGE",
-    119: "INVALID_REGISTRATION",
-    120: "TRANSACTION_ABORTABLE",
-    121: "INVALID_RECORD_STATE",
-    122: "SHARE_SESSION_NOT_FOUND",
-    123: "INVALID_SHARE_SESSION_EPOCH",
-    124: "FENCED_STATE_EPOCH",
-    125: "INVALID_VOTER_KEY",
-    126: "DUPLICATE_VOTER",
-    127: "VOTER_NOT_FOUND",
-    128: "INVALID_REGULAR_EXPRESSION",
-    129: "REBOOTSTRAP_REQUIRED",
-    130: "STREAMS_INVALID_TOPOLOGY",
-    131: "STREAMS_INVALID_TOPOLOGY_EPOCH",
-    132: "STREAMS_TOPOLOGY_FENCED",
-    133: "SHARE_SESSION_LIMIT_REACHED",
-    134: "GROUP_DELETION_FAILED",
-    135: "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED",
-    136: "CONTROLLER_ID_NOT_REGISTERED",
-}
+_TABLES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
+ERROR_NAMES: Final[Mapping[int, str]] = {int(code): name for code, name in _TABLES["names"].items()}
 # The other way round.
 ERROR_CODES: Final[Mapping[str, int]] = {name: code for code, name in ERROR_NAMES.items()}
-# A broker that gives these errors to a Produce request may have the records in its log all the same.
-AFTER_APPEND: Final = frozenset(
-    ERROR_CODES[name]
-    for name in (
-        "REQUEST_TIMED_OUT",
-        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        "NETWORK_EXCEPTION",
-        "UNKNOWN_SERVER_ERROR",
-        "DUPLICATE_SEQUENCE_NUMBER",
-    )
-)
-# Producers take these as success. The answer with the second one has no offset.
-TAKEN: Final = frozenset(ERROR_CODES[name] for name in ("NONE", "DUPLICATE_SEQUENCE_NUMBER"))
-
-ERROR_MEANINGS: Final[Mapping[int, str]] = {
-    -1: (
-        "The broker met an exception that it has no error for. A compressed payload that its codec cannot read ends so."
-    ),
-    0: "No error.",
-    1: "A fetch asks for an offset below the log's start or above its end.",
-    2: "The stored CRC differs from that of the bytes, or the size of a batch is too small. A client may try again.",
-    10: "A batch, or a message of magic 0 or 1, is larger than the topic's max.message.bytes.",
-    18: "The batch is larger than the segment of the log (segment.bytes).",
-    32: (
-        "A timestamp is too far from the broker's clock (message.timestamp.before.max.ms, "
-        "message.timestamp.after.max.ms), or a producer claims LogAppendTime."
-    ),
-    35: "The broker does not have this version of the request. A client looks at ApiVersions first.",
-    42: "The request breaks a rule of its API; its error message says which.",
-    43: "The topic's message format cannot hold these records. Kafka 4 has no such topics.",
-    45: "A producer's sequence is not the one that follows its last batch: a batch is missing, or two overlap.",
-    46: "The broker already has this batch. Producers take this as success.",
-    47: "The producer's epoch is older than the one that the broker knows: a newer producer has begun.",
-    48: "The transaction is not in a state that allows this request.",
-    49: "The producer id does not belong to this transactional id.",
-    59: "The broker no longer has this producer's state, for example because all its records are deleted.",
-    74: "The client's leader epoch is older than the broker's, so it must refresh its metadata.",
-    75: "The client's leader epoch is newer than the broker's. A client may try again.",
-    76: "The codec is not allowed in this version of the request: zstd needs Produce 7 and Fetch 10.",
-    87: (
-        "A batch breaks a rule for producers: its count, offsets, magic, keys in a compacted topic, control "
-        "records. The error message names the record."
-    ),
-    90: "A newer producer with the same transactional id has begun, so this one is fenced.",
-}
+ERROR_MEANINGS: Final[Mapping[int, str]] = {ERROR_CODES[name]: text for name, text in _TABLES["meanings"].items()}
+AFTER_APPEND: Final = frozenset(ERROR_CODES[name] for name in _TABLES["after_append"])
+TAKEN: Final = frozenset(ERROR_CODES[name] for name in _TABLES["taken"])

@@ -271,16 +271,17 @@ def map_bytes(path: str | Path) -> bytes | mmap.mmap:
     Ask ``kfuzz.mapped.require_whole`` before a result counts: the file may become shorter while it is read.
     """
     with _readable(path) as file:
-        return _mapped(file)
+        return map_file(file)
 
 
 def map_regular(path: str | Path) -> bytes | mmap.mmap:
     """Like :func:`map_bytes`, for a file inside a folder that somebody else made; see :func:`open_regular`."""
     with open_regular(path) as file:
-        return _mapped(file)
+        return map_file(file)
 
 
-def _mapped(file: BinaryIO) -> bytes | mmap.mmap:
+def map_file(file: BinaryIO) -> bytes | mmap.mmap:
+    """The bytes of an open file, as :func:`map_bytes`."""
     # `make build` builds the testees with this module while the modules of kfuzz.mapped are still being compiled.
     from kfuzz.mapped import Mapped
 

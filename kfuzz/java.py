@@ -6,8 +6,6 @@ import codecs
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["AS_JAVA", "hash_map_order", "through_java", "wrap64"]
-
 
 def wrap64(number: int) -> int:
     """``number`` wrapped to 64 bits, as Java's ``long`` arithmetic does."""

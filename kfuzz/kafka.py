@@ -8,31 +8,6 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
-__all__ = [
-    "BROKER_RELEASE",
-    "CODECS",
-    "INDEX_INTERVAL_BYTES",
-    "INT32_MAX",
-    "INT64_MAX",
-    "INTERNAL_TOPICS",
-    "ISOLATIONS",
-    "KAFKA_3",
-    "LATEST",
-    "MESSAGE_CODECS",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_TIMESTAMP",
-    "RELEASES",
-    "ROLES",
-    "TIMESTAMP_TYPES",
-    "Codec",
-    "Isolation",
-    "Role",
-    "TimestampType",
-    "codecs_of",
-    "major_of",
-]
-
 # The releases whose clients are testees and whose message definitions are catalogues, oldest first. Every vector has
 # been tested against each of them.
 RELEASES: Final = ("3.9.2", "4.4.0")

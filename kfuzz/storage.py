@@ -14,6 +14,7 @@ upload, so a failed attempt would leave half a file under its final name.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import re
 import shutil
@@ -32,14 +33,15 @@ from kfuzz.errors import KfuzzError, UsageError, needs
 from kfuzz.files import (
     file_kind,
     local_path,
-    open_regular,
+    map_file,
+    map_regular,
     read_small,
     require_no_link,
     require_writable,
     sync_directory,
     writing,
 )
-from kfuzz.mapped import Mapped, require_whole
+from kfuzz.mapped import require_whole
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -316,7 +318,7 @@ class LocalTarget(Target):
         if not self._is_there(name):
             yield None
             return
-        with open_regular(self.root / name) as file, _mapped(file) as view:
+        with _view(map_regular(self.root / name)) as view:
             yield view
 
     def _is_there(self, name: str) -> bool:
@@ -424,14 +426,9 @@ def _write_fully(descriptor: int, data: memoryview | bytes) -> None:
 
 
 @contextlib.contextmanager
-def _mapped(file: BinaryIO) -> Iterator[memoryview]:
-    """The content of an open file; ``UsageError`` at the end if it became shorter meanwhile."""
-    size = os.fstat(file.fileno()).st_size
-    # An empty file cannot be mapped.
-    if size == 0:
-        yield memoryview(b"")
-        return
-    with Mapped(file, 0, size) as data, memoryview(data) as view:
+def _view(data: bytes | mmap.mmap) -> Iterator[memoryview]:
+    """The content of a mapped file; ``UsageError`` at the end if it became shorter meanwhile."""
+    with memoryview(data) as view:
         try:
             yield view
         finally:
@@ -491,7 +488,7 @@ class RemoteTarget(Target):
             if not self.copy(name, copy):
                 yield None
                 return
-            with _mapped(cast(BinaryIO, copy)) as view:
+            with _view(map_file(cast(BinaryIO, copy))) as view:
                 yield view
 
     def copy(self, name: str, copy: Any) -> bool:

@@ -31,35 +31,8 @@ settings.load_profile("seeded")
 # For each -m, the seconds of each group of tests. They only decide what starts first, so none of them is needed.
 DURATIONS: Final = Path(__file__).with_name("durations.toml")
 LEAST_S: Final = 2.0
-# The tests of a group run in one process, because they share a session of Spark, a broker, Kafka's classes or a build
-# with clang. Any other file is a group of its own.
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "spark": ("tests/spark/", "tests/benchmarks/test_bench_spark_cost.py"),
-    "broker": (
-        "tests/conformance/test_exchange.py",
-        "tests/conformance/test_real_broker.py",
-        "tests/replay/test_replay_broker.py",
-        "tests/test_opened_places.py",
-    ),
-    "kafka": (
-        "tests/conformance/test_producers.py",
-        "tests/test_control.py",
-        "tests/records/test_append.py",
-        "tests/records/test_compact.py",
-        "tests/records/test_convert.py",
-        "tests/records/test_formats.py",
-        "tests/records/test_kafka_agreement.py",
-        "tests/records/test_zstd_agreement.py",
-        "tests/testees/test_kafka_clients_testee.py",
-        "tests/testees/test_python_testees.py",
-    ),
-    "clang": (
-        "tests/fuzz/test_export.py",
-        "tests/fuzz/test_fuzz_campaign.py",
-        "tests/fuzz/test_peers.py",
-        "tests/fuzz/test_planted.py",
-    ),
-}
+# The beginnings of the names of each group's files.
+GROUPS: Final[Mapping[str, list[str]]] = tomllib.loads(Path(__file__).with_name("groups.toml").read_text())
 # In these files, each testee is a group: ``[NAME@VERSION-PERCENT]``, and some have no version.
 BY_TESTEE: Final = ("tests/conformance/test_matrix.py",)
 TESTEE: Final = re.compile(r"\[(.+?)(@[^@]*)?-\d+\]$")
@@ -74,7 +47,7 @@ def group_of(nodeid: str) -> str:
     file, _, test = nodeid.partition("::")
     if file in BY_TESTEE and (found := TESTEE.search(test)):
         return f"{file} {found[1]}"
-    return next((name for name, starts in GROUPS.items() if file.startswith(starts)), file)
+    return next((name for name, starts in GROUPS.items() if file.startswith(tuple(starts))), file)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -88,7 +61,7 @@ def pytest_runtest_setup(item: Any) -> None:
     """Refuse a test that uses a shared fixture outside its group. A module may have another fixture of that name."""
     for name in GROUPS.keys() & getattr(item, "fixturenames", ()):
         if group_of(item.nodeid) != name and not hasattr(item.module, name):
-            pytest.fail(f"this test uses {name!r}, so its file belongs into GROUPS in conftest.py")
+            pytest.fail(f"this test uses {name!r}, so its file belongs into a group of tests/groups.toml")
 
 
 def pytest_collection_finish() -> None:

@@ -10,8 +10,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["IRREGULAR", "SECRET", "kinds", "make_socket"]
-
 # The first line of a file outside, which nothing may print.
 SECRET: Final = "the first line of somebody's file"
 

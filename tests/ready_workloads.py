@@ -9,8 +9,6 @@ from pathlib import Path
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.workload import KIB, Workload, load
 
-__all__ = ["CLEAN", "READY", "clean", "small"]
-
 READY = sorted((Path(__file__).parents[1] / "spark_jobs" / "workloads").glob("*.toml"))
 CLEAN = [path for path in READY if not any(topic.adversarial.share for topic in load(path).topics)]
 

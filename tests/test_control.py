@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from testee_driver import LARGEST_LEAD, RunningTestee
+from kafka_tools import ask_all
+from testee_driver import RunningTestee
 
 from kfuzz import records
 from kfuzz.control import (
@@ -333,16 +333,6 @@ def changed(data: bytes, dice: Dice) -> bytes:
     return bytes(out)
 
 
-def ask_all(kafka: RunningTestee, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    answers = []
-    for at in range(0, len(requests), LARGEST_LEAD):
-        ahead = requests[at : at + LARGEST_LEAD]
-        for request in ahead:
-            kafka.send_line(json.dumps({"id": "t", "operation": "control-records"} | request))
-        answers += [kafka.read_answer() for _ in ahead]
-    return answers
-
-
 def agrees(key: bytes, value: bytes, answer: dict[str, Any]) -> str:
     """Which way kfuzz and Kafka agree about a value of a known type and version; asserts that they do."""
     record = read_or_refused(key, value)
@@ -396,7 +386,8 @@ def test_kafka_reads_and_writes_the_same(kafka: RunningTestee) -> None:
 
     def request(key: bytes, value: bytes | None) -> dict[str, Any]:
         layout = 1 if key[3] == ControlRecordType.LEADER_CHANGE and value and value[:2] == b"\0\1" else 0
-        return {"key": key.hex(), "value": (value or b"").hex(), "layout": layout}
+        told = {"key": key.hex(), "value": (value or b"").hex(), "layout": layout}
+        return {"operation": "control-records"} | told
 
     written = ask_all(kafka, [request(*pair) for pair in whole])
     damaged = ask_all(kafka, [request(*pair) for pair in broken])

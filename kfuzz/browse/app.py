@@ -70,26 +70,7 @@ class Browser(App[None]):
 
     TITLE = "kfuzz browse"
     ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    Horizontal { height: 1fr; }
-    Lines, Bytes { border: round $primary; overflow-x: hidden; }
-    Lines:focus, Bytes:focus { border: round $accent; }
-    #batches { width: 52; }
-    #opened { width: 1fr; layout: horizontal; }
-    #fields { width: 1fr; height: 1fr; }
-    #bytes { width: 80; height: 1fr; }
-    .narrow #opened { layout: vertical; }
-    .narrow #bytes { width: 1fr; }
-    .narrow #batches { width: 40%; max-width: 52; }
-    .single #batches { display: none; }
-    #about { height: 8; border: round $primary; padding: 0 1; }
-    #status { height: 1; padding: 0 1; background: $boost; }
-    #search { display: none; height: 3; }
-    #search.open { display: block; }
-    Words { align: center middle; }
-    #words { width: 90%; max-width: 110; height: auto; max-height: 90%; }
-    #words { border: thick $accent; padding: 1 2; background: $surface; }
-    """
+    CSS_PATH = "app.css"
     BINDINGS: ClassVar = [
         Binding("slash", "search", "search", key_display="/"),
         Binding("n", "finding(1)", "next finding"),

@@ -111,9 +111,9 @@ class _Asked:
         """The options of a judgement."""
         return {"profile": self.profile, "role": self.role, "limits": self.limits}
 
-    def say(self, line: str) -> None:
+    def say(self, *lines: str) -> None:
         if not self.as_json:
-            say(line)
+            say(*lines)
 
 
 def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
@@ -129,8 +129,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     if (kind := stored_kind(name, data)) is not None:
         stored = kind.read(Path(name), data, asked.profile)
         require_whole(data)
-        for finding in stored.findings:
-            asked.say(f"{name}: {finding.severity}: {finding}")
+        asked.say(*(f"{name}: {finding.severity}: {finding}" for finding in stored.findings))
         asked.say(f"{name}: {'refused' if stored.is_refused else 'ok'}, {stored.outcome}")
         document = {"file": name, "accepted": not stored.is_refused, "entries": stored.count} | stored.to_json()
         return document, stored.is_refused
@@ -149,8 +148,7 @@ def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     if reading.partial_tail and not reading.consumed and (other := not_batches(data, asked.profile)) is not None:
         reading.findings.append(other)
         reading.partial_tail = False
-    for finding in reading.findings:
-        asked.say(f"{name}: {finding.severity}: {finding}")
+    asked.say(*(f"{name}: {finding.severity}: {finding}" for finding in reading.findings))
     if reading.more_findings:
         asked.say(f"{name}: {counted(reading.more_findings, 'more finding')}")
     tail = f", then a partial tail of {len(data) - reading.consumed} bytes" if reading.partial_tail else ""
@@ -230,12 +228,10 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         asked.say(f"{printable(str(folder))}: at its next start, a broker {act}")
         starts.append({"path": str(folder)} | Start(act, act, None).to_json())
     # First the answer, then the reasons.
-    for line in lines:
-        asked.say(line)
+    asked.say(*lines)
     if not counts.segments + counts.other_files:
         raise UsageError(f"{name}: none of its {counts.skipped_files} files could be judged; see the lines above")
-    for line in _summary(name, counts):
-        asked.say(line)
+    asked.say(*_summary(name, counts))
     asked.unread.extend(counts.unread)
     document = {"directory": name, "accepted": not counts.is_refused, "starts": starts, "files": bad}
     return document | counts.to_json(), counts.is_refused

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import progress, require_reports, say, write_json
+from kfuzz.cli.console import notice, progress, require_reports, say, write_json
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.expected import load_own
@@ -153,7 +153,7 @@ def command(
             answer_timeout_ms=timeout_ms,
             budget_s=duration_s,
             on_progress=set_done,
-            on_notice=lambda text: say(text, err=True),
+            on_notice=notice,
         )
     from kfuzz.conformance import report
 

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import mmap
+import os
 import shutil
 import sys
 import textwrap
@@ -17,37 +18,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
-from kfuzz.display import progress
+from kfuzz.display import progress as progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes, require_writable, write_whole
 from kfuzz.text import json_printable, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = [
-    "PATH",
-    "Complaints",
-    "Group",
-    "Place",
-    "Word",
-    "complain",
-    "echo_json",
-    "fitted",
-    "json_line",
-    "json_text",
-    "keep_going_without_reader",
-    "open_buffer",
-    "page",
-    "progress",
-    "reader_is_gone",
-    "require_reports",
-    "say",
-    "standard_input",
-    "terminal_width",
-    "write_json",
-    "write_lines",
-]
 
 # How many lines are printed between two looks at whether someone still reads them.
 LINES_BETWEEN = 64
@@ -61,9 +38,14 @@ def say(*sentences: object, err: bool = False) -> None:
         click.echo(printable(str(sentence)), err=err)
 
 
+def notice(sentence: str) -> None:
+    """Print a sentence about the work on standard error."""
+    say(sentence, err=True)
+
+
 def json_text(value: Any, *, sort_keys: bool = True) -> str:
-    """``value`` as one JSON document. Its text is harmless on a terminal, and valid Unicode."""
-    return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False))
+    """``value`` as one JSON document; paths are texts. Its text is harmless on a terminal, and valid Unicode."""
+    return json_printable(json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False, default=os.fspath))
 
 
 def json_line(value: Any, *, sort_keys: bool = False) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from kfuzz.cli import options, replay
-from kfuzz.cli.console import PATH, Group, Place, echo_json, progress
+from kfuzz.cli.console import PATH, Group, Place, echo_json, progress, say
 from kfuzz.corpora import generation, installation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
@@ -102,8 +102,7 @@ def generate(
     if as_json:
         echo_json(summary.generated_json(out, rows))
         return
-    for line in summary.generated(out, rows, time.monotonic() - start):
-        click.echo(line)
+    say(*summary.generated(out, rows, time.monotonic() - start))
 
 
 @command.command()
@@ -143,9 +142,8 @@ def verify(directory: Target, with_statistics: bool, jobs: int | None, as_json: 
         echo_json(told | ({"statistics": [asdict(check) for check in checks]} if with_statistics else {}))
     else:
         if with_statistics:
-            click.echo(summary.compared(corpus, len(checks)))
-        for line in summary.verified(corpus, problems, time.monotonic() - start):
-            click.echo(line)
+            say(summary.compared(corpus, len(checks)))
+        say(*summary.verified(corpus, problems, time.monotonic() - start))
     return 1 if problems else 0
 
 
@@ -236,10 +234,7 @@ def install(
     if as_json:
         echo_json({"log_dir": str(log_dir), "dry_run": dry_run, **asdict(done), "notes": told})
         return
-    for line in summary.installed(corpus.out, log_dir, done, dry_run=dry_run):
-        click.echo(line)
-    for line in told:
-        click.echo(f"note: {line}")
+    say(*summary.installed(corpus.out, log_dir, done, dry_run=dry_run), *(f"note: {line}" for line in told))
 
 
 @command.command()
@@ -274,7 +269,7 @@ def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
         made = make_archive(out, extra)
     lines = submit_lines(made.path)
     if as_json:
-        echo_json({**asdict(made), "path": str(made.path), "commands": [line.strip() for line in lines[1::2]]})
+        echo_json({**asdict(made), "commands": [line.strip() for line in lines[1::2]]})
         return
     click.echo(
         f"{made.path}: kfuzz {made.packages['kfuzz']} and {len(made.packages) - 1} packages "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -35,32 +36,24 @@ def command(form: str, directory: Path, target: str, inputs: tuple[Path, ...], a
     directory = require_writable(directory, directory=True)
     made = export(chosen, directory, target=target, corpora=inputs, say=lambda line: click.echo(line, err=True))
     if as_json:
-        echo_json(
-            {
-                "seeds": made.seeds,
-                "folder": str(made.folder),
-                "dictionary": made.dictionary and str(made.dictionary),
-                "mutator": made.mutator and str(made.mutator),
-            }
-        )
+        echo_json(asdict(made))
         return 0
     click.echo(f"{made.seeds:,} seeds in {made.folder}")
     if made.dictionary:
         click.echo(f"the dictionary: {made.dictionary}")
     if made.mutator:
         click.echo(f"the mutator: {made.mutator}")
-    for line in _next(chosen, made):
-        click.echo(line)
+    click.echo(_next(chosen, made))
     return 0
 
 
-def _next(form: Format, made: Exported) -> list[str]:
+def _next(form: Format, made: Exported) -> str:
     """How to use it."""
     words = made.dictionary
     if form == "go":
-        return ["run: go test -fuzz FuzzNAME"]
+        return "run: go test -fuzz FuzzNAME"
     if form == "libfuzzer":
         load = f"LD_PRELOAD={made.mutator} " if made.mutator else ""
-        return [f"run: {load}./your-fuzzer {f'-dict={words} ' if words else ''}corpus {made.folder}"]
+        return f"run: {load}./your-fuzzer {f'-dict={words} ' if words else ''}corpus {made.folder}"
     load = f"AFL_CUSTOM_MUTATOR_LIBRARY={made.mutator} " if made.mutator else ""
-    return [f"run: {load}afl-fuzz -i {made.folder} -o findings {f'-x {words} ' if words else ''}-- ./your-harness"]
+    return f"run: {load}afl-fuzz -i {made.folder} -o findings {f'-x {words} ' if words else ''}-- ./your-harness"

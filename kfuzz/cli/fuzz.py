@@ -12,7 +12,7 @@ import click
 
 from kfuzz.cli import options, probe
 from kfuzz.cli.completion import complete_targets, complete_testees
-from kfuzz.cli.console import PATH, Word, echo_json, say
+from kfuzz.cli.console import PATH, Word, echo_json, notice, say
 from kfuzz.client.address import Address
 from kfuzz.client.tls import why
 from kfuzz.conformance.judge.causes import Cause
@@ -138,9 +138,9 @@ def command(
     """
     if as_list:
         return _list(as_json)
-    others = (*targets, peer, truth, sanitize, corpus, replay or None, stop_at_first or None)
+    others = options.given("targets", "peer", "truth", "sanitize", "corpus", "replay", "stop_at_first")
     if against is not None:
-        if any(one is not None for one in (*others, client, bootstrap, file)) or jobs > 1:
+        if others or options.given("client", "bootstrap", "file") or jobs > 1:
             raise UsageError(
                 "--against-broker takes --seconds, --count, --seed and --json; `kfuzz probe --apis` has more options"
             )
@@ -150,7 +150,7 @@ def command(
         with probe.command.make_context("probe", asked, parent=ctx) as probing:
             return cast("int", probe.command.invoke(probing))
     if client is not None:
-        if any(one is not None for one in others):
+        if others:
             raise UsageError(
                 "--client takes --bootstrap, --seconds, --count, --seed, --jobs, --out, --reproduce and --json; "
                 "leave out the others"
@@ -194,7 +194,7 @@ def command(
             stop_at_first=stop_at_first,
             truth=None if truth is None else named_testee(truth),
             peer=fuzzed,
-            say=_say,
+            say=notice,
             watch=lambda rows: show(
                 [_cells(row) for row in rows], [_line(row) for row in rows if row.state not in ("waiting", "done")]
             ),
@@ -264,10 +264,6 @@ def _reproduce_conversation(client: Testee, file: Path, reads: Topic, as_json: b
     return int(bool(ended.harm))
 
 
-def _say(line: str) -> None:
-    say(line, err=True)
-
-
 def _list(as_json: bool) -> int:
     if as_json:
         echo_json({"targets": [{"name": target.name, "about": target.about} for target in TARGETS.values()]})
@@ -300,7 +296,7 @@ def _reproduce(
     as_json: bool,
 ) -> int:
     if peer is not None:
-        name, find = peer.name, once.reproduce_peer(peer, file, sanitizer=sanitizer, say=_say)
+        name, find = peer.name, once.reproduce_peer(peer, file, sanitizer=sanitizer, say=notice)
     elif len(targets) != 1:
         raise UsageError(f"--reproduce runs one target, not {len(targets)}; name one")
     else:
@@ -319,7 +315,7 @@ def _reproduce(
 
 
 def _replay(targets: tuple[str, ...], sanitizer: Sanitizer, out: Path, as_json: bool) -> int:
-    done = once.replay(targets, sanitizer=sanitizer, out=out, say=_say)
+    done = once.replay(targets, sanitizer=sanitizer, out=out, say=notice)
     if as_json:
         echo_json({"targets": [one.to_json() for one in done]})
     for one in () if as_json else done:

@@ -55,10 +55,7 @@ from kfuzz.fuzz.talking import kept_conversation
     help="Where regressions are kept.  [default: corpus/regressions of the checkout]",
 )
 @options.as_json
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
     crash: Path,
     id: str | None,
     regression_only: bool,
@@ -106,9 +103,8 @@ def command(
     if found is None:
         kept = _conversation(crash, id, summary, only=regression_only, regressions=regressions, **about_vector)
     elif regression_only:
-        for param in ctx.command.params:
-            if about_vector.get(str(param.name)):
-                raise UsageError(f"{param.opts[0]} is about a vector; leave it out with --regression-only")
+        if strays := options.given(*about_vector):
+            raise UsageError(f"{strays[0]} is about a vector; leave it out with --regression-only")
         kept = kept_regression(found, id and id.rpartition("/")[2], summary=summary, regressions=regressions)
     elif id is None:
         raise UsageError("give the vector a name with --id, or keep only a regression with --regression-only")

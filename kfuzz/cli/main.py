@@ -24,32 +24,32 @@ from kfuzz.mapped import cut_file, forget_files
 # this search takes a fifth of the time of `kfuzz conform`; with 100,000, it still takes a twentieth.
 NEW_OBJECTS_MAX = 1_000_000
 
-# verb → (module, summary). The summaries are here so that `kfuzz --help` imports nothing.
+# Each verb is a module of this package. The summaries are here so that `kfuzz --help` imports nothing.
 VERBS = {
-    "show": ("kfuzz.cli.show", "List the batches of a file; explain every byte of a batch or a vector."),
-    "browse": ("kfuzz.cli.browse", "Browse batches, fields and bytes side by side in the terminal."),
-    "cat": ("kfuzz.cli.cat", "Print the records of a segment or a log directory as JSON or a table."),
-    "check": ("kfuzz.cli.check", "Show findings in files of record batches; exit 1 if one is fatal."),
-    "state": ("kfuzz.cli.state", "Show the transactions, producers, groups and metadata of a log directory."),
-    "salvage": ("kfuzz.cli.salvage", "Copy the sound batches of a damaged log, with new indexes."),
-    "diff": ("kfuzz.cli.diff", "Compare two logs: replicas, a backup and its source."),
-    "redact": ("kfuzz.cli.redact", "Copy a segment or a capture without its contents, for a public report."),
-    "explain": ("kfuzz.cli.explain", "Explain a finding, a requirement, a flag or an error code."),
-    "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
-    "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),
-    "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
-    "differential": ("kfuzz.cli.differential", "Give random inputs to kfuzz and a testee, and compare."),
-    "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
-    "serve": ("kfuzz.cli.serve", "Run a broker from which any client can fetch the vectors."),
-    "proxy": ("kfuzz.cli.proxy", "Stand between clients and brokers: watch, change and record what they say."),
-    "play": ("kfuzz.cli.play", "Play a recorded conversation to a fresh broker or a fresh client, and compare."),
-    "probe": ("kfuzz.cli.probe", "Show the vectors to a running broker, and compare it with Kafka."),
-    "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee, or start one for yours."),
-    "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),
-    "keep": ("kfuzz.cli.keep", "Make a vector and a regression of what a campaign found."),
-    "export": ("kfuzz.cli.export", "Write seeds, dictionary and mutator for other fuzzers."),
-    "corpus": ("kfuzz.cli.corpus", "Generate and verify corpora of log segments."),
-    "demo": ("kfuzz.cli.demo", "A tour of everything, in a few minutes."),
+    "show": "List the batches of a file; explain every byte of a batch or a vector.",
+    "browse": "Browse batches, fields and bytes side by side in the terminal.",
+    "cat": "Print the records of a segment or a log directory as JSON or a table.",
+    "check": "Show findings in files of record batches; exit 1 if one is fatal.",
+    "state": "Show the transactions, producers, groups and metadata of a log directory.",
+    "salvage": "Copy the sound batches of a damaged log, with new indexes.",
+    "diff": "Compare two logs: replicas, a backup and its source.",
+    "redact": "Copy a segment or a capture without its contents, for a public report.",
+    "explain": "Explain a finding, a requirement, a flag or an error code.",
+    "vectors": "List, build, lint and copy the golden vectors.",
+    "messages": "Show, compare, decode and encode Kafka's messages.",
+    "conform": "Judge implementations against the vectors.",
+    "differential": "Give random inputs to kfuzz and a testee, and compare.",
+    "report": "Show, convert and compare the results of `conform`.",
+    "serve": "Run a broker from which any client can fetch the vectors.",
+    "proxy": "Stand between clients and brokers: watch, change and record what they say.",
+    "play": "Play a recorded conversation to a fresh broker or a fresh client, and compare.",
+    "probe": "Show the vectors to a running broker, and compare it with Kafka.",
+    "testee": "Run kfuzz's own decoder as a testee, or start one for yours.",
+    "fuzz": "Run fuzz targets under atheris.",
+    "keep": "Make a vector and a regression of what a campaign found.",
+    "export": "Write seeds, dictionary and mutator for other fuzzers.",
+    "corpus": "Generate and verify corpora of log segments.",
+    "demo": "A tour of everything, in a few minutes.",
 }
 
 
@@ -62,12 +62,12 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(VERBS[name][0]).command
+        command: click.Command = importlib.import_module(f"kfuzz.cli.{name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl([(name, about) for name, (_, about) in VERBS.items()])
+            formatter.write_dl([*VERBS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -145,13 +145,13 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
         sys.stdout.flush()
         if cut := cut_file():
             raise UsageError(cut)
+        # With standalone_mode off, `ctx.exit(n)` makes cli.main() return n.
+        sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        sys.exit(2)
     except click.ClickException as error:
         asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "kfuzz"
         _complain(f"{_sentence(error.format_message())}; see `{asked} --help`")
-        sys.exit(2)
     except click.exceptions.Abort as error:
         # click takes a file that ends too early for the end of a person's input.
         if isinstance(error.__cause__, EOFError):
@@ -160,13 +160,10 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
         sys.exit(128 + (signals[0] if signals else signal.SIGINT))
     except KfuzzError as error:
         _complain(str(error))
-        sys.exit(2)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _complain(f"{where}{error.strerror or error}")
-        sys.exit(2)
-    # With standalone_mode off, `ctx.exit(n)` makes cli.main() return n.
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

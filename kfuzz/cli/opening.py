@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
+from kfuzz.cli import options
 from kfuzz.cli.console import complain, open_buffer, progress
 from kfuzz.cli.messages import definition_of, definitions_of
 from kfuzz.errors import UsageError
@@ -160,10 +160,8 @@ def conversation_of(name: str) -> Vector | None:
 def message_of(name: str | None, version: int | None, source: str) -> tuple[Definition, int] | None:
     """The message and version from the options; None if the file holds record batches."""
     if name is None:
-        given = click.get_current_context().get_parameter_source("source") is not ParameterSource.DEFAULT
-        for option, stray in (("--version", version is not None), ("--definitions", given)):
-            if stray:
-                raise UsageError(f"{option} needs --message; name a message, or leave this option out to read records")
+        if strays := options.given("version", "source"):
+            raise UsageError(f"{strays[0]} needs --message; name a message, or leave this option out to read records")
         return None
     if version is None:
         definition = definitions_of(source).find(name)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from kfuzz.cli.completion import complete_globs, complete_targets, complete_testees
 from kfuzz.cli.console import PATH, Word, complain
@@ -169,10 +170,17 @@ count = _varied("--count", type=COUNT, metavar="N", help="How many inputs{}.")
 seed = click.option(
     "--seed", type=click.IntRange(1, 2**32 - 1), default=1, show_default=True, help="Seed of the random inputs."
 )
-frames = click.option(
-    "--frames", "as_frames", is_flag=True, help="The bytes are what a client sent over a connection: requests."
-)
 size = _varied("--size", type=SIZE, help='Uncompressed size of the corpus, like "64MiB".')
+
+
+def given(*parameters: str) -> list[str]:
+    """The options of these parameters that the user gave, as they are written: ``--version``, not its value."""
+    context = click.get_current_context()
+    return [
+        option.opts[0]
+        for option in context.command.params
+        if option.name in parameters and context.get_parameter_source(option.name) is not ParameterSource.DEFAULT
+    ]
 
 
 def internal_topic(path: str, records_of: str | None) -> str | None:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Place, complain, progress, require_reports, say, write_json
+from kfuzz.cli.console import Place, complain, notice, progress, require_reports, say, write_json
 from kfuzz.cli.report import print_outcome
 from kfuzz.client.address import Address
 from kfuzz.conformance.judge.matrix import Places
@@ -104,9 +103,8 @@ def command(
         if update_expected or name or expected_file or only_failures or publish:
             raise UsageError("--apis compares with no expected outcomes; leave out the options about them")
         ctx.exit(_ask_apis(settings, Hostility(globs=globs, **hostile), root, json_file, causes_shown))
-    for option in ctx.command.params:
-        if option.name in OF_APIS and ctx.get_parameter_source(option.name) is not ParameterSource.DEFAULT:
-            raise UsageError(f"{option.opts[0]} is for --apis; add --apis, or leave it out")
+    if strays := options.given(*OF_APIS):
+        raise UsageError(f"{strays[0]} is for --apis; add --apis, or leave it out")
     if update_expected and globs:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB")
     if update_expected and not (name or expected_file):
@@ -127,7 +125,7 @@ def command(
             whole=not globs,
             publish=publish,
             on_progress=set_done,
-            on_notice=lambda text: say(text, err=True),
+            on_notice=notice,
         )
     from kfuzz.conformance import report
 
@@ -154,9 +152,7 @@ def _ask_apis(
     vectors = load_suite("*", root, kinds=("message",))
     quiet = json_file == "-"
     with progress("probe", None, quiet=quiet) as set_done:
-        report = probe_apis(
-            vectors, settings, hostility, on_progress=set_done, on_notice=lambda text: say(text, err=True)
-        )
+        report = probe_apis(vectors, settings, hostility, on_progress=set_done, on_notice=notice)
     if json_file:
         write_json(json_file, report.to_json())
     if not quiet:

@@ -125,8 +125,7 @@ def command(
         if as_json:
             echo_json(changes.to_json())
         else:
-            for sentence in changes.sentences():
-                click.echo(sentence)
+            say(*changes.sentences())
         return 1 if changes else 0
     run, _ = _run_in(result, suite)
     public = published(run, Places.beside(place)) if publish or site else run
@@ -159,8 +158,7 @@ def _print_history(name: str, files: Sequence[str], suite: Sequence[Vector], as_
         echo_json(found.to_json())
         return
     _console().print(found.table())
-    for sentence in found.sentences():
-        click.echo(sentence)
+    say(*found.sentences())
 
 
 def _disclose(run: Run, directory: Path, root: Path | None) -> None:

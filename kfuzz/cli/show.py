@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import mmap
 import re
@@ -44,6 +43,7 @@ from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.findings.records import CODES
 from kfuzz.findings.stored import LENGTH_WRONG
+from kfuzz.forms import nearest
 from kfuzz.kafka import Role
 from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, lost_at, with_losses
 from kfuzz.records import Limits
@@ -199,15 +199,7 @@ class Asked:
     @property
     def choices(self) -> list[str]:
         """The options that say which batches to show, and how; at most one may be given."""
-        given = {
-            "--list": self.as_list,
-            "--dump": self.as_dump,
-            "--batch": self.index is not None,
-            "--at": self.at is not None,
-            "--offset": self.offset is not None,
-            "--finding": self.finding is not None,
-        }
-        return [option for option, is_given in given.items() if is_given]
+        return options.given("as_list", "as_dump", "index", "at", "offset", "finding")
 
     @property
     def dumped(self) -> int:
@@ -220,8 +212,7 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     if len(asked.choices) > 1:
         raise UsageError(f"{' and '.join(asked.choices)} exclude each other; give one of them")
     if asked.finding and asked.finding not in BATCH_CODES:
-        near = difflib.get_close_matches(asked.finding, BATCH_CODES, n=1)
-        remedy = f"did you mean {near[0]}?" if near else "`kfuzz check` prints the codes in brackets"
+        remedy = nearest(asked.finding, BATCH_CODES) or "`kfuzz check` prints the codes in brackets"
         raise UsageError(f"there is no finding of record batches called {asked.finding!r}; {remedy}")
     if asked.as_frames or asked.frame is not None:
         return connection(name, asked, as_json=as_json)

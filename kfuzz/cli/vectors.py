@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,10 +158,9 @@ def lint_vectors(as_json: bool, root: Path | None) -> int:
         raise UsageError(f"{place} is not a directory of vectors; name one that holds vector files")
     problems = lint(place)
     if as_json:
-        echo_json([{"place": problem.place, "text": problem.text} for problem in problems])
+        echo_json([asdict(problem) for problem in problems])
     else:
-        for problem in problems:
-            say(str(problem))
+        say(*problems)
         click.echo(f"{len(problems)} to fix" if problems else "nothing to fix")
     return 1 if problems else 0
 
@@ -191,18 +190,8 @@ def copy_vectors(
 
     done = copy(directory, globs or ("*",), root=root, bombs=bombs, force=overwrite)
     if as_json:
-        echo_json(
-            {
-                "bomb_bytes": done.bomb_bytes,
-                "bombs": done.bombs,
-                "directory": str(done.directory),
-                "files": list(done.files),
-                "suite": done.version,
-                "kinds": dict(done.kinds),
-                "vectors": done.vectors,
-                "verdicts": dict(done.verdicts),
-            }
-        )
+        facts = {one.name: getattr(done, one.name) for one in fields(done)}
+        echo_json({"suite": facts.pop("version"), **facts})
         return
     click.echo(f"{done.vectors} vectors copied to {directory}; README.md there says how to run them")
     if done.bombs and not bombs:

@@ -306,18 +306,16 @@ def _lost(batch: RecordBatch, records: list[Record], i: int, magic: int, codec: 
     found = survey(records)
     yield from _lost_by_records(batch, found, i, magic)
     if batch.magic == 2:
-        if batch.producer_id != -1 or batch.producer_epoch != -1 or batch.base_sequence != -1:
-            yield Loss("producer-state", i)
-        if batch.transactional:
-            yield Loss("transactional", i)
-        if batch.partition_leader_epoch != -1:
-            yield Loss("partition-leader-epoch", i)
-        if batch.delete_horizon is not None:
-            yield Loss("delete-horizon", i)
-        if (batch.base_offset, batch.last_offset) != (batch.records[0].offset, batch.records[-1].offset):
-            yield Loss("offset-range", i)
-        if codec == "none" and len(records) > 1:
-            yield Loss("batch-bounds", i)
+        lost: dict[LossKind, bool] = {
+            "producer-state": (batch.producer_id, batch.producer_epoch, batch.base_sequence) != (-1, -1, -1),
+            "transactional": batch.transactional,
+            "partition-leader-epoch": batch.partition_leader_epoch != -1,
+            "delete-horizon": batch.delete_horizon is not None,
+            "offset-range": (batch.base_offset, batch.last_offset)
+            != (batch.records[0].offset, batch.records[-1].offset),
+            "batch-bounds": codec == "none" and len(records) > 1,
+        }
+        yield from (Loss(kind, i) for kind, is_lost in lost.items() if is_lost)
         if magic == 1 and codec != "none" and records and records[0].offset < 0:
             # With offsets below 0, a reader cannot compute the first message's offset from the wrapper's.
             yield Loss("offsets", i, len(records))

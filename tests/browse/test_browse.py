@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli_driver import kfuzz
+from made_segments import bad
 from textual.widgets import Static
 
 from kfuzz import records
@@ -36,12 +37,8 @@ def batch(offset: int, compression: str = "none") -> bytes:
     return records.encode_batch(RecordBatch(offset, offset + 2, made, compression=compression))
 
 
-def damaged(data: bytes) -> bytes:
-    return data[:-1] + bytes([data[-1] ^ 1])
-
-
 GOOD = batch(0)
-SEGMENT = GOOD + batch(3, "gzip") + damaged(batch(6)) + batch(9) + damaged(batch(12))
+SEGMENT = GOOD + batch(3, "gzip") + bad(batch(6)) + batch(9) + bad(batch(12))
 BAD_ROWS = (2, 4)
 
 

@@ -21,20 +21,6 @@ from kfuzz.records.codecs import compress
 from kfuzz.wire.io.checksum import crc32c
 from kfuzz.wire.io.layout import CONTROL
 
-__all__ = [
-    "BOMBS",
-    "LOG_LOOKS",
-    "MEMORY_KIB_MAX",
-    "MIB",
-    "Bomb",
-    "Looked",
-    "headers_bomb",
-    "look",
-    "looks_at",
-    "records_bomb",
-    "words_of",
-]
-
 MIB: Final = 1 << 20
 # A process that only imports kfuzz and pyarrow has 60 MiB.
 MEMORY_KIB_MAX: Final = 300 * 1024

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from kfuzz.cli.main import main
+from kfuzz.cli.main import cli, main
 
 
 def kfuzz(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
@@ -36,6 +38,17 @@ def outcome(*words: str | Path) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of ``kfuzz WORDS…``."""
     done = kfuzz(*words)
     return done.returncode, done.stdout, done.stderr
+
+
+def commands(group: click.Group = cli, name: str = "kfuzz") -> Iterator[tuple[str, click.Command]]:
+    """Each command and group below ``group``, with its words."""
+    context = click.Context(group)
+    for inner in group.list_commands(context):
+        found = group.get_command(context, inner)
+        assert found is not None
+        yield f"{name} {inner}", found
+        if isinstance(found, click.Group):
+            yield from commands(found, f"{name} {inner}")
 
 
 def kfuzz_process(*words: str | Path, stdin: bytes = b"", timeout_s: float = 120) -> subprocess.CompletedProcess[str]:

@@ -7,12 +7,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 from cli_driver import kfuzz
 from made_corpora import copy_of, once
+from made_segments import bad
+from signals import KFUZZ, interrupt_when, start
 
 from kfuzz.corpora.workload import KIB, Topic, Workload
 
@@ -33,10 +33,8 @@ def test_a_sound_directory_is_one_line(logs: Path) -> None:
 
 def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: Path) -> None:
     segment = logs / "orders-0" / f"{FIRST}.log"
-    data = bytearray(segment.read_bytes())
-    for place in (200, len(data) // 2, len(data) - 5):
-        data[place] ^= 1
-    segment.write_bytes(data)
+    data = segment.read_bytes()
+    segment.write_bytes(bad(bad(bad(data, 200), len(data) // 2), -5))
     index = logs / "orders-1" / f"{FIRST}.index"
     index.write_bytes(index.read_bytes() + b"x")
     done = kfuzz("check", logs)
@@ -100,36 +98,22 @@ def test_folders_that_are_passed_over_have_a_start_too(logs: Path) -> None:
     assert not kfuzz("check", logs, "--role", "consumer").stdout.startswith(f"{logs}/orders-0.")
 
 
-def test_a_directory_without_logs_is_wrong_use(tmp_path: Path) -> None:
-    done = kfuzz("check", tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"kfuzz: {tmp_path} has no log segments and no indexes; ")
-
-
 def test_an_interrupt_ends_the_verb_with_one_sentence(logs: Path, tmp_path: Path) -> None:
     # A pipe that the user names is read.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    run = subprocess.Popen(
-        [sys.executable, "-m", "kfuzz", "check", str(logs), str(pipe)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    run = start([*KFUZZ, "check", logs, pipe])
+    writers: list[int] = []
+
+    def is_open() -> bool:
         # The pipe can be opened for writing when the verb has opened it; then the verb waits for bytes.
-        writer = None
-        while writer is None and run.poll() is None:
-            with contextlib.suppress(OSError):
-                writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        assert writer is not None, run.communicate()
-        # A shell's background jobs ignore SIGINT.
-        run.send_signal(signal.SIGTERM)
-        _, told = run.communicate(timeout=60)
-        os.close(writer)
-    finally:
-        run.kill()
-        run.wait()
+        with contextlib.suppress(OSError):
+            writers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    # A shell's background jobs ignore SIGINT.
+    _, told = interrupt_when(run, is_open, within_s=60, number=signal.SIGTERM)
+    os.close(*writers)
     assert (run.returncode, told.strip()) == (128 + signal.SIGTERM, "kfuzz: terminated")
 
 

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 
 import click
-
-from kfuzz.cli.main import cli
+from cli_driver import commands
 
 # A report can go to a file, a corpus to a URI, and `conform` asks for several roles. `show` opens the batch at a byte,
 # `state` shows metadata at an offset.
 TWO_FORMS = {"--at", "--json", "--out", "--role", "--schema"}
 
 
-def options(command: click.Command, name: str = "kfuzz") -> Iterator[tuple[str, click.Option]]:
-    """The options of a command and of the commands in it, each with the command's name."""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for inner in command.list_commands(context):
-            found = command.get_command(context, inner)
-            assert found is not None
-            yield from options(found, f"{name} {inner}")
-    yield from ((name, option) for option in command.params if isinstance(option, click.Option) and name != "kfuzz")
+OPTIONS = [(verb, one) for verb, command in commands() for one in command.params if isinstance(one, click.Option)]
 
 
 def form(option: click.Option) -> tuple[object, ...]:
@@ -36,7 +26,7 @@ def form(option: click.Option) -> tuple[object, ...]:
 
 def test_an_option_that_several_verbs_have_is_the_same_in_each() -> None:
     forms: dict[str, dict[tuple[object, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
-    for verb, option in options(cli):
+    for verb, option in OPTIONS:
         forms[option.opts[-1]][form(option)].append(verb)
     assert len(forms) > 100
     assert {name: dict(found) for name, found in forms.items() if len(found) > 1 and name not in TWO_FORMS} == {}
@@ -44,5 +34,5 @@ def test_an_option_that_several_verbs_have_is_the_same_in_each() -> None:
 
 
 def test_every_option_says_what_it_does() -> None:
-    silent = [(verb, option.opts) for verb, option in options(cli) if not (option.help or option.hidden)]
+    silent = [(verb, option.opts) for verb, option in OPTIONS if not (option.help or option.hidden)]
     assert silent == []

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 import pytest
+from cli_driver import commands
+from made_segments import bad, batch
 from signals import KFUZZ, interrupt_when, start
 
-from kfuzz import records
-from kfuzz.cli.main import cli
 from kfuzz.errors import UsageError
 from kfuzz.files import open_whole, require_writable, write_whole
 from kfuzz.spark.jobs import conform_main
@@ -35,23 +35,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    if not isinstance(group, click.Group):
-        return [path]
-    context = click.Context(group)
-    names = group.list_commands(context)
-    return [found for name in names for found in commands(group.get_command(context, name), (*path, name))]  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("path", commands(cli), ids=" ".join)
-def test_the_help_of_every_command_has_an_example_of_it(path: tuple[str, ...]) -> None:
-    command: click.Command = cli
-    for name in path:
-        assert isinstance(command, click.Group)
-        found = command.get_command(click.Context(command), name)
-        assert found is not None
-        command = found
-    assert f"kfuzz {' '.join(path)}" in (command.help or "")
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
+def test_the_help_of_every_command_has_an_example_of_it(name: str, command: click.Command) -> None:
+    assert name in (command.help or "")
 
 
 def test_a_missing_file_of_a_testee_is_told_before_spark_starts(
@@ -105,13 +91,11 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 def test_the_answer_of_a_check_stands_though_its_reader_leaves(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.log"
-    data = bytearray(records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])]))
-    data[-1] ^= 1
-    bad.write_bytes(data)
+    file = tmp_path / "bad.log"
+    file.write_bytes(bad(batch(0)))
     # More lines than a pipe holds, so that writing meets the closed end.
     line = '"$0" -m kfuzz check $(yes "$1" | head -3000) | head -1; exit "${PIPESTATUS[0]}"'
-    done = subprocess.run(["bash", "-c", line, sys.executable, bad], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", line, sys.executable, file], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (1, "")
 
 
@@ -130,7 +114,7 @@ def test_a_full_disk_is_one_sentence(argv: list[str], name: str) -> None:
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     file = tmp_path / "one.log"
-    file.write_bytes(records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])]))
+    file.write_bytes(batch(0))
     argv = ["bash", "-c", f'"$0" -m kfuzz.cli.main check <(cat {file})', sys.executable]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert f"ok, 1 batches, 1 records, {file.stat().st_size} bytes" in done.stdout

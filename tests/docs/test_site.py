@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,28 +18,11 @@ pytest.importorskip("mkdocs")
 
 from tools.docs_site import OTHERS, with_links
 
+LINKS = tomllib.loads(Path(__file__).with_name("links.toml").read_text())["links"]
 KNOWN = frozenset({"spark.md", "coverage.md", "statements.md", "tutorials/a.md", *OTHERS.values()})
 
 
-@pytest.mark.parametrize(
-    ("place", "text", "shown"),
-    [
-        ("corpora.md", "see [Spark](spark.md#cost)", "see [Spark](spark.md#cost)"),
-        ("tutorials/a.md", "[Spark](../spark.md)", "[Spark](../spark.md)"),
-        ("corpora.md", "[send it](../DISCLOSURE.md)", "[send it](project/disclosure.md)"),
-        ("project/tests.md", "[how](../CONTRIBUTING.md)", "[how](contributing.md)"),
-        ("project/contributing.md", "[the map](docs/coverage.md)", "[the map](../coverage.md)"),
-        # A file that is no page of the site.
-        ("corpora.md", "[the hook](../tools/docs_site.py) does it", "the hook does it"),
-        ("corpora.md", "[`kfuzz`](https://example.org/a.md)", "[`kfuzz`](https://example.org/a.md)"),
-        # A page that only the site has.
-        ("tutorials/a.md", "see `out/site/statements.html`", "see [statements.md](../statements.md)"),
-        ("corpora.md", "see `out/site/other.html`", "see `out/site/other.html`"),
-        # mkdocs reports it.
-        ("corpora.md", "[nowhere](none.md)", "[nowhere](none.md)"),
-        ("corpora.md", "```\n[x](../tools/docs_site.py)\n```\n", "```\n[x](../tools/docs_site.py)\n```\n"),
-    ],
-)
+@pytest.mark.parametrize(("place", "text", "shown"), LINKS)
 def test_links_lead_to_their_targets_in_the_site(place: str, text: str, shown: str) -> None:
     assert with_links(text, place, KNOWN) == shown
 

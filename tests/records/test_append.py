@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import pytest
 from conftest import counts
-from testee_driver import LARGEST_LEAD, RunningTestee
+from kafka_tools import ask_all
+from testee_driver import RunningTestee
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.engine import seal
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.records.appending import (
     Appended,
@@ -29,7 +29,6 @@ from kfuzz.records.appending import (
 )
 from kfuzz.records.read.topic import Topic
 from kfuzz.vectors.model import load_suite
-from kfuzz.wire.io.checksum import crc32c
 
 NOW_MS = 1_700_000_000_000
 MUTANTS = 3_000
@@ -50,14 +49,9 @@ def in_json(topic: Topic) -> dict[str, Any]:
     return {name: str(getattr(topic, name)) if name in wide else getattr(topic, name) for name in names}
 
 
-def answers(kafka: RunningTestee, inputs: list[tuple[bytes, Topic]]) -> Iterator[dict[str, Any]]:
-    request = {"id": "a", "operation": "decode-records", "role": "broker"}
-    for start in range(0, len(inputs), LARGEST_LEAD):
-        part = inputs[start : start + LARGEST_LEAD]
-        for data, topic in part:
-            kafka.send_line(json.dumps(request | {"hex": data.hex(), "topic": in_json(topic)}))
-        for _ in part:
-            yield kafka.read_answer()
+def answers(kafka: RunningTestee, inputs: list[tuple[bytes, Topic]]) -> list[dict[str, Any]]:
+    request = {"operation": "decode-records", "role": "broker"}
+    return ask_all(kafka, [request | {"hex": data.hex(), "topic": in_json(topic)} for data, topic in inputs])
 
 
 def agreed(data: bytes, topic: Topic, answer: dict[str, Any]) -> str:
@@ -193,8 +187,7 @@ def test_log_append_time_stamps_every_record_and_seals_the_batch() -> None:
 
 def test_a_max_timestamp_that_is_right_leaves_even_unused_bits_alone() -> None:
     data = produced()
-    odd = data[:21] + b"\x80\x80" + data[23:]
-    odd = odd[:17] + crc32c(odd[21:]).to_bytes(4, "big") + odd[21:]
+    odd = seal(data[:21] + b"\x80\x80" + data[23:], length=False, crc=True)
     assert set_max_timestamp(odd, "create", NOW_MS + 9) == odd
     assert set_max_timestamp(odd, "create", NOW_MS)[21:23] == b"\0\0"
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import counts
 from kafka_tools import ask, readable, same
+from made_segments import bad
 from testee_driver import RunningTestee, running
 
 from kfuzz import records
@@ -199,10 +200,9 @@ def test_a_header_key_that_is_no_text_goes_through_javas_when_its_batch_is_writt
 
 
 def test_a_refused_batch_is_named_by_its_place_in_the_whole() -> None:
-    good, bad = records.encode([batch_of(b"a")]), bytearray(records.encode([batch_of(b"b", first=20)]))
-    bad[-1] ^= 1
+    good = records.encode([batch_of(b"a")])
     with pytest.raises(RecordsError) as caught:
-        cleaned(good + bytes(bad))
+        cleaned(good + bad(records.encode([batch_of(b"b", first=20)])))
     assert (caught.value.finding.code, caught.value.finding.path) == ("crc-mismatch", "batch[1].crc")
     assert caught.value.finding.at == len(good) + 17
 

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
-from testee_driver import LARGEST_LEAD, RunningTestee
+from kafka_tools import ask_all
+from testee_driver import RunningTestee
 
 from kfuzz import records
 from kfuzz.mutate import well_formed as source
 from kfuzz.mutate.dice import Dice
 
 pytestmark = pytest.mark.java
-
-
-def ask_all(kafka: RunningTestee, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    answers = []
-    for at in range(0, len(requests), LARGEST_LEAD):
-        ahead = requests[at : at + LARGEST_LEAD]
-        for request in ahead:
-            kafka.send_line(json.dumps(request))
-        answers += [kafka.read_answer() for _ in ahead]
-    return answers
 
 
 def well_formed(count: int, seed: int) -> list[records.RecordBatch]:

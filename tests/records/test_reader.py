@@ -12,14 +12,16 @@ from typing import Final
 
 import pytest
 from conftest import counts
+from made_segments import bad, batch
 
 from kfuzz import records
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.mutate import Mutator
+from kfuzz.mutate.engine import seal
 from kfuzz.records import Codec, Finding, Record, RecordBatch
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import load_suite
-from kfuzz.wire.io.checksum import crc32, crc32c
+from kfuzz.wire.io.checksum import crc32
 from kfuzz.wire.io.layout import HEADER_AT
 from kfuzz.wire.records.message_set import encode_message
 from kfuzz.wire.walk.scan import EachRecord, Scan
@@ -47,9 +49,7 @@ def test_an_empty_buffer_is_an_empty_log() -> None:
 def test_no_single_bit_flip_raises_and_every_one_under_the_crc_is_found() -> None:
     for at in range(len(DATA)):
         for bit in range(8):
-            broken = bytearray(DATA)
-            broken[at] ^= 1 << bit
-            reading = records.read(broken)
+            reading = records.read(bad(DATA, at, 1 << bit))
             if at >= 17:
                 assert reading.fatal is not None
                 assert reading.fatal.code == "crc-mismatch"
@@ -78,9 +78,7 @@ def test_strict_refuses_whatever_has_a_finding_and_kafka_only_what_is_fatal() ->
 
 
 def test_batches_before_a_bad_one_are_kept() -> None:
-    broken = bytearray(DATA)
-    broken[-1] ^= 1
-    reading = records.read(DATA + bytes(broken))
+    reading = records.read(DATA + bad(DATA))
     assert reading.consumed == len(DATA)
     assert [batch.base_offset for batch in reading.batches] == [100]
     assert reading.fatal is not None
@@ -89,10 +87,8 @@ def test_batches_before_a_bad_one_are_kept() -> None:
 
 
 def test_decode_raises_the_first_fatal_finding() -> None:
-    broken = bytearray(DATA)
-    broken[-1] ^= 1
     with pytest.raises(RecordsError, match=r"batch\[0\]\.crc at byte 17: the stored CRC is 0x") as caught:
-        records.decode(broken)
+        records.decode(bad(DATA))
     assert caught.value.finding.code == "crc-mismatch"
 
 
@@ -357,12 +353,8 @@ def test_a_wrong_crc_of_a_message_in_a_segment_is_at_its_place() -> None:
 
 
 def test_a_verdict_keeps_as_many_findings_as_the_caller_wants_and_the_first_fatal_one() -> None:
-    odd = bytearray(records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v")])]))
-    attributes_at, crc_at = HEADER_AT["attributes"], HEADER_AT["crc"]
-    odd[attributes_at] |= 0x80
-    odd[crc_at : crc_at + 4] = crc32c(odd[attributes_at:]).to_bytes(4, "big")
-    broken = bytearray(odd)
-    broken[-1] ^= 1
+    odd = seal(bad(batch(0), HEADER_AT["attributes"], 0x80), length=False, crc=True)
+    broken = bad(odd)
     every = records.check(odd * 9 + broken)
     assert len(every.findings) > 9
     for most in (0, 1, 4, 10_000):

@@ -12,9 +12,9 @@ from hypothesis import given
 from kfuzz import records, strategies
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.kafka import CODECS, codecs_of
+from kfuzz.mutate.engine import seal
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.io.checksum import crc32c
-from kfuzz.wire.io.layout import BATCH_CRC_COVERS_FROM, CODEC_AT, CODEC_MASK, HEADER_AT
+from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK
 
 
 @given(strategies.hostile_batches())
@@ -42,11 +42,7 @@ def test_a_magic_is_read_and_written_with_the_codecs_that_it_knows(magic: int) -
     for number in range(CODEC_MASK + 1):
         data = plain[:at] + bytes([number]) + plain[at + 1 :]
         if magic == 2:
-            data = (
-                data[: HEADER_AT["crc"]]
-                + crc32c(data[BATCH_CRC_COVERS_FROM:]).to_bytes(4, "big")
-                + data[BATCH_CRC_COVERS_FROM:]
-            )
+            data = seal(data, length=False, crc=True)
         found = {one.code for one in records.check(data).findings}
         unknown = (
             {"codec-unknown"} if number >= len(CODECS) else {"codec-not-allowed"} if number >= len(known) else set()

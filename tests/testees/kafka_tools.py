@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from testee_driver import RunningTestee
+from testee_driver import LARGEST_LEAD, RunningTestee
 
 from kfuzz import records
 from kfuzz.mutate import Mutator
@@ -45,6 +46,17 @@ def ask(kafka: RunningTestee, operation: str, data: bytes, **request: Any) -> di
     """The answer; None where Kafka ran out of memory, which is the one difference allowed (docs/differences.md)."""
     answer = kafka.ask(operation=operation, hex=data.hex(), **request)
     return None if "OutOfMemoryError" in answer.get("error", "") else answer
+
+
+def ask_all(kafka: RunningTestee, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answers to many requests, some of which are on their way at a time."""
+    answers = []
+    for at in range(0, len(requests), LARGEST_LEAD):
+        ahead = requests[at : at + LARGEST_LEAD]
+        for request in ahead:
+            kafka.send_line(json.dumps({"id": "t"} | request))
+        answers += [kafka.read_answer() for _ in ahead]
+    return answers
 
 
 def same(mine: bytes, theirs: bytes) -> bool:

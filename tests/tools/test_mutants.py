@@ -15,6 +15,7 @@ from tools.mutants.changes import Change, changes, sample
 from tools.mutants.run import FAR_SECONDS, NEAR_SECONDS, Copy, Map, copies, mapped, saved
 
 FAST = "not full"
+CODE = tomllib.loads(Path(__file__).with_name("code_changes.toml").read_text())
 
 
 def after(source: str) -> set[str]:
@@ -22,54 +23,12 @@ def after(source: str) -> set[str]:
     return {change.before_and_after()[1] for change in changes("m.py", source)}
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("x = a < b", {"x = a <= b", "x = a >= b"}),
-        ("x = a == b", {"x = a != b"}),
-        ("x = a is None", {"x = a is not None"}),
-        ("x = a in b", {"x = a not in b"}),
-        ("x = not a", {"x = a"}),
-        ("x = a and b", {"x = (a or b)", "x = (a)", "x = (b)"}),
-        ("x = a + b", {"x = (a - b)"}),
-        ("x = a << b", {"x = (a >> b)"}),
-        ("x = 7", {"x = 8", "x = 6"}),
-        ("x = 0", {"x = 1", "x = (-1)"}),
-        ("x = True", {"x = False"}),
-        ("x = f(a, b)", {"x = f(b, a)"}),
-        ("x = min(a)", {"x = max(a)"}),
-        ("x = a if b else c", {"x = c if b else a"}),
-        ("x = a[b:c]", {"x = a[:c]", "x = a[b:]"}),
-        ("f()", {"pass"}),
-        ("x += a", {"pass", "x -= a"}),
-        ("if a: f", {"if True: f", "if False: f"}),
-        ("while a: f", {"while False: f"}),
-        ("x = [a for a in b if c]", {"x = [a for a in b if True]", "x = [a for a in b if False]"}),
-        ("def f(): return a", {"def f(): return None"}),
-        ("def f(a=1): g", {"def f(a=2): g", "def f(a=0): g"}),
-        ("def f(): raise a", {"def f(): pass"}),
-    ],
-)
-def test_a_line_is_changed_in_every_small_way(source: str, expected: set[str]) -> None:
-    assert after(source) == expected
+@pytest.mark.parametrize("source", CODE["changed"])
+def test_a_line_is_changed_in_every_small_way(source: str) -> None:
+    assert after(source) == set(CODE["changed"][source])
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        '"""Words."""',
-        "x: Literal[1, 2]",
-        "X = Literal[1, 2]",
-        "X = dict[str, int] | None",
-        "def f(a: int | None) -> tuple[int, int] | None: ...",
-        "@overload\ndef f(a=1): return 2",
-        "assert a < 1",
-        "if TYPE_CHECKING:\n    x = 1",
-        "class X(Protocol):\n    y = 1",
-        "x = f'{a + 1}'",
-        "__all__ = f(a, b)",
-    ],
-)
+@pytest.mark.parametrize("source", CODE["left_alone"])
 def test_types_words_and_assertions_are_left_alone(source: str) -> None:
     assert changes("m.py", source) == []
 

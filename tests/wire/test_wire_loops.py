@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 from guarded import printed
+from made_segments import bad
 from written_records import written_payload
 
 from kfuzz import records
@@ -25,35 +26,9 @@ from kfuzz.wire.walk.scan import BATCH, END, PAYLOAD, REFUSED, Scan
 Record, RecordBatch = records.Record, records.RecordBatch
 
 
-SIZES = [
-    *range(70),
-    *range(250, 330),
-    383,
-    384,
-    385,
-    391,
-    511,
-    512,
-    513,
-    767,
-    768,
-    3583,
-    3584,
-    3585,
-    3711,
-    3712,
-    5632,
-    5695,
-    5696,
-    5697,
-    5952,
-    6143,
-    7168,
-    7300,
-    11_264,
-    11_392,
-    20_000,
-]
+# Around these sizes, the kernels take other steps.
+EDGES = (384, 512, 768, 3584, 3712, 5696, 5952, 6144, 7168, 11_264, 11_392)
+SIZES = [*range(70), *range(250, 330), 391, 5632, 7300, *(edge + i for edge in EDGES for i in (-1, 0, 1)), 20_000]
 
 
 def pieces(places: Sequence[int]) -> Iterator[tuple[int, int, memoryview]]:
@@ -131,9 +106,7 @@ def test_the_walk_stops_only_where_someone_has_to_look() -> None:
 
 def test_the_walk_stops_at_a_batch_that_has_a_finding_and_at_one_that_is_refused() -> None:
     noted = records.encode_batch(RecordBatch(-7, -7, [Record(-7, 1, b"k", b"v")]))
-    broken = bytearray(batch(0))
-    broken[-1] ^= 1
-    scan = Scan(batch(0) + noted + bytes(broken) + batch(5), with_rows=False)
+    scan = Scan(batch(0) + noted + bad(batch(0)) + batch(5), with_rows=False)
     assert scan.next() == BATCH
     assert [(note[0], note[2]) for note in scan.notes()] == [("base-offset-negative", len(batch(0)))]
     assert scan.next() == REFUSED
@@ -191,9 +164,7 @@ def test_records_that_were_never_looked_at_are_written_as_they_were_read() -> No
 
 
 def test_a_batch_is_read_without_those_after_it() -> None:
-    broken = bytearray(batch(5))
-    broken[-1] ^= 1
-    walk = records.batches(batch(0) + bytes(broken))
+    walk = records.batches(batch(0) + bad(batch(5)))
     assert next(walk).base_offset == 0
     with pytest.raises(RecordsError, match="crc-mismatch"):
         next(walk)

@@ -6,6 +6,7 @@ import random
 import time
 
 import pytest
+from made_segments import bad
 
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
@@ -74,9 +75,8 @@ def test_a_length_that_swallows_sound_batches_is_not_believed() -> None:
     data = bytes(wrong) + one * 4
     assert Search(data).after(0, 3 * len(one), len(data)) == len(one)
     # Bytes of a value may be a batch, but other bytes of the record follow them.
-    outer = bytearray(batch(0, one))
-    outer[17] ^= 1
-    assert Search(bytes(outer) + one).after(0, len(outer), len(outer) + len(one)) == len(outer)
+    outer = bad(batch(0, one), 17)
+    assert Search(outer + one).after(0, len(outer), len(outer) + len(one)) == len(outer)
     # A message that is compressed has messages inside, up to its end.
     inner = bytearray(batch(0, one + one, magic=1))
     assert Search(bytes(inner) + one).after(0, len(inner), len(inner) + len(one)) == len(inner)
