@@ -215,9 +215,9 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
                     # It decides about all partitions.
                     answers = {str(one.start): [place], **answers}
                 starts.append({"path": str(one.path)} | one.start.to_json())
-            lines = [f"skipped: {one.skipped}"] if one.skipped else []
-            if one.tail:
-                lines.append(f"a partial tail of {one.tail} bytes")
+            if one.skipped:
+                reasons[f"{place}: skipped: {one.skipped}"] = []
+            lines = [f"a partial tail of {one.tail} bytes"] if one.tail else []
             if one.findings or one.skipped or one.tail or one.lost:
                 bad.append(one.to_json() if asked.as_json else {})
             for finding, places in one.findings:

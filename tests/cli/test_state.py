@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,11 @@ def test_metadata_are_a_snapshot_and_what_follows_it(metadata: Path) -> None:
     assert (sections["features"], sections["brokers"]["1"]["fenced"]) == ({}, False)
     assert found["snapshots"] == ["00000000000000000005-0000000002.checkpoint"]
     assert state("metadata", metadata)["metadata"]["topics"] == {}
+    newest = metadata / "__cluster_metadata-0" / found["snapshots"][0]
+    for offset in (2, 3):
+        shutil.copy(newest, newest.with_name(f"{offset:020d}-{1:010d}.checkpoint"))
+    line = outcome("state", "metadata", metadata)[1].splitlines()[1]
+    assert line == f"snapshots: 1 older, 00000000000000000003-0000000001.checkpoint, {newest.name}"
 
 
 def test_changes_of_metadata_are_places_with_values_before_and_after(metadata: Path) -> None:
