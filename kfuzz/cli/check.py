@@ -201,34 +201,42 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     counts = Counts()
     bad: list[dict[str, Any]] = []
     starts: list[dict[str, Any]] = []
-    lines: list[str] = []
+    # The places of each sentence; many partitions of a broker have the same ones.
+    answers: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     with progress("check, MiB", None) as set_done:
         found = check_directory(name, counts, **asked.rules, on_bytes=lambda done, total: set_done(done >> 20))
         for one in found:
             place = printable(str(one.path))
             # No broker starts with tiered storage.
             if one.start and not one.start.is_plain and not is_tiered(one.path):
-                asked.say(f"{place}: {one.start}")
+                answers.setdefault(str(one.start), []).append(place)
+                if one.title == "log directory":
+                    # It decides about all partitions.
+                    answers = {str(one.start): [place], **answers}
                 starts.append({"path": str(one.path)} | one.start.to_json())
             if one.skipped:
-                lines.append(f"{place}: skipped: {one.skipped}")
-            if one.tail:
-                lines.append(f"{place}: a partial tail of {one.tail} bytes")
+                reasons[f"{place}: skipped: {one.skipped}"] = []
+            lines = [f"a partial tail of {one.tail} bytes"] if one.tail else []
             if one.findings or one.skipped or one.tail or one.lost:
                 bad.append(one.to_json() if asked.as_json else {})
             for finding, places in one.findings:
                 more = f" ({places} such places in this file)" if places > 1 else ""
-                lines.append(f"{place}: {finding.severity}: {finding}{more}")
-            lines += [f"{place}: {lost}" for lost in one.lost]
+                lines.append(f"{finding.severity}: {finding}{more}")
+            lines += map(str, one.lost)
             if one.more_lost:
-                lines.append(f"{place}: {counted(one.more_lost, 'more stretch', 'more stretches')} of damage")
+                lines.append(f"{counted(one.more_lost, 'more stretch', 'more stretches')} of damage")
+            for line in lines:
+                reasons.setdefault(line, []).append(place)
             if one.lost and one.lost[0].skip:
-                lines.append(f"to pass over the first: {one.lost[0].skip}")
+                reasons[f"to pass over the first: {one.lost[0].skip}"] = []
     for folder, act in leaving_starts(sorted(counts.passed) if asked.role == "log" else ()):
-        asked.say(f"{printable(str(folder))}: at its next start, a broker {act}")
+        answers.setdefault(f"at its next start, a broker {act}", []).append(printable(str(folder)))
         starts.append({"path": str(folder)} | Start(act, act, None).to_json())
     # First the answer, then the reasons.
-    asked.say(*lines)
+    for line, at in [*answers.items(), *reasons.items()]:
+        others = f" and {len(at) - 1} more" if len(at) > 1 else ""
+        asked.say(f"{at[0]}{others}: {line}" if at else line)
     if not counts.segments + counts.other_files:
         raise UsageError(f"{name}: none of its {counts.skipped_files} files could be judged; see the lines above")
     asked.say(*_summary(name, counts))

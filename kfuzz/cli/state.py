@@ -281,7 +281,7 @@ def remote(path: str, notes: Any) -> Any:
 
 
 @_verb(
-    "__cluster_metadata", leaders="offset epoch leader", changes="entry before after", entries="section entry fields"
+    "__cluster_metadata", changes="entry before after", entries="section entry fields", leaders="offset epoch leader"
 )
 @click.option("--at", type=click.IntRange(0), metavar="OFFSET", help="After the record at this offset.  [default: all]")
 @click.option(
@@ -304,7 +304,9 @@ def metadata(path: str, notes: Any, at: int | None, between: tuple[int, int] | N
         raise UsageError("--at and --changes exclude each other; --changes FROM TO names both offsets")
     found = picture(path, notes, between[1] if between else at)
     start = f"{found.snapshot or 'no snapshot'} and {counted(found.records, 'record')} after it"
-    lines = [f"{path}: after offset {found.offset}, from {start}", f"snapshots: {', '.join(found.snapshots) or '-'}"]
+    older = f"{len(found.snapshots) - 2} older, " if len(found.snapshots) > 2 else ""
+    snapshots = f"snapshots: {older}{', '.join(found.snapshots[-2:]) or '-'}"
+    lines = [f"{path}: after offset {found.offset}, from {start}", snapshots]
     document = found.to_json()
     if between:
         before = picture(path, notes, between[0])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from kfuzz.kafka import Role
 
 Profile = Literal["kafka", "strict"]
 Severity = Literal["fatal", "deviation"]
 
+# The path of a finding about a file as a whole.
+WHOLE: Final = "file"
 PROFILES: tuple[str, ...] = get_args(Profile)
 
 
@@ -56,7 +58,8 @@ class Finding:
 
     def __str__(self) -> str:
         again = f" ({self.count} times; this is the first)" if self.count > 1 else ""
-        return f"{self.path} at byte {self.at}: {self.message}{again} [{self.code}]"
+        place = "" if self.path == WHOLE else f"{self.path} at byte {self.at}: "
+        return f"{place}{self.message}{again} [{self.code}]"
 
     def to_json(self) -> dict[str, object]:
         """The finding as a JSON object, as every ``--json`` option prints it."""

@@ -77,7 +77,9 @@ CODES: Final[Mapping[str, Code]] = {
         None,
         "the log of {detail} begins at offset {found} by this file, and ends at offset {allowed}: a broker deletes it",
     ),
-    "meta-properties-differ": Code("fatal", None, "the file has {detail}"),
+    "meta-properties-differ": Code(
+        "deviation", None, "the file has {detail}: a broker with both in log.dirs refuses to start"
+    ),
     "meta-properties-incomplete": Code("fatal", None, "the file has no {detail}; a broker refuses to start"),
     "meta-properties-missing": Code(
         "fatal", None, "the file is missing in a log directory of a broker; a broker refuses to start"
@@ -85,6 +87,12 @@ CODES: Final[Mapping[str, Code]] = {
     "not-record-batches": Code("fatal", None, "the file {detail}"),
     "meta-properties-other-node": Code(
         "deviation", None, "the file has {detail}: they can only be directories of two brokers"
+    ),
+    "meta-properties-zookeeper": Code(
+        "deviation",
+        None,
+        "a broker with ZooKeeper wrote this directory; Kafka 4 does not serve its partitions: migrate the cluster with "
+        "Kafka 3.9 first",
     ),
     "partition-metadata-missing": Code(
         "fatal",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding, Profile
+from kfuzz.findings.model import WHOLE
 from kfuzz.findings.stored import stored_finding
 from kfuzz.logs.stored import entry_struct, kind_by_content, kind_of
 from kfuzz.text import printable
@@ -94,7 +95,7 @@ def not_batches(data: Buffer, profile: Profile) -> Finding | None:
     other = what_else(data)
     if other is None and not begins_like_batch(data):
         other = "has no batch, and does not begin like one"
-    return None if other is None else stored_finding("not-record-batches", "file", 0, profile, detail=other)
+    return None if other is None else stored_finding("not-record-batches", WHOLE, 0, profile, detail=other)
 
 
 def begins_like_batch(data: Buffer) -> bool:

@@ -139,7 +139,10 @@ def find_segments(
     names = sorted({topic for topic, _, _ in folders})
     if not found and folders and not matching:
         more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
-        raise UsageError(f"no topic in {path} matches {topics!r}; there are {', '.join(names[:NAMES_MOST])}{more}")
+        known = f"{', '.join(names[:NAMES_MOST])}{more}"
+        if topics == "*":
+            raise UsageError(f"{path} has only Kafka's own topics: {known}; --topics '__*' chooses them")
+        raise UsageError(f"no topic in {path} matches {topics!r}; there are {known}")
     if not found and (sentence := passed_over(path)):
         raise UsageError(f"{path} has no other log segments; {sentence}")
     if not found:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from kfuzz.errors import UsageError
 from kfuzz.files import map_regular, read_small
 from kfuzz.findings import Finding, Profile
+from kfuzz.findings.model import WHOLE
 from kfuzz.findings.stored import stored_finding
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.log_facts import LogFacts
@@ -60,7 +61,7 @@ ENDING: Final = (
     "wrapper-start-unknown",
 )
 # The findings about a directory with which a broker does not start.
-REFUSED: Final = ("folder-unknown", "meta-properties-differ", "meta-properties-incomplete", "meta-properties-missing")
+REFUSED: Final = ("folder-unknown", "meta-properties-incomplete", "meta-properties-missing")
 LOADS: Final = "loads it"
 
 
@@ -142,7 +143,7 @@ class Judged:
 
     def find(self, path: Path, code: str, found: int = 0, allowed: int = 0, detail: str = "") -> None:
         """Add a finding about ``path``."""
-        one = stored_finding(code, "file", 0, self.profile, found=found, allowed=allowed, detail=detail)
+        one = stored_finding(code, WHOLE, 0, self.profile, found=found, allowed=allowed, detail=detail)
         self.findings.append((path, one))
 
 
@@ -179,7 +180,14 @@ class Directory:
         except UsageError:
             return {}
         lines = (line.strip().partition("=") for line in text.splitlines() if not line.startswith("#"))
-        return {name.strip(): value.strip() for name, _, value in lines if name}
+        found = {name.strip(): value.strip() for name, _, value in lines if name}
+        return {"node.id": found.get("broker.id", "")} | found if found.get("version", "0") == "0" else found
+
+    @property
+    def is_zookeepers(self) -> bool:
+        """Whether a broker with ZooKeeper wrote it. A broker of Kafka 4 keeps the version and adds an id."""
+        meta = self.meta.get
+        return meta("version", "0") == "0" and bool(meta("node.id")) and not meta("directory.id")
 
     def point(self, name: str, partition: tuple[str, int] | None) -> int:
         """A partition's offset in a checkpoint; 0 if there is none, as a broker takes it."""
@@ -206,7 +214,7 @@ class Directory:
         self.refusing += [place for place, one in self.judged.findings if one.code in REFUSED]
         if self.refusing:
             more = f" and {counted(len(self.refusing) - 1, 'more reason')}" if len(self.refusing) > 1 else ""
-            sentence = f"refuses to start, {_because(self.refusing[0])}{more}"
+            sentence = f"refuses to start, {_because(self.refusing[0], path)}{more}"
             self.judged.start = Start(sentence, sentence, self.was_clean)
         return self.judged
 
@@ -215,7 +223,9 @@ class Directory:
         if META_PROPERTIES not in self.names:
             self.judged.find(path, "meta-properties-missing")
             return
-        if missing := [name for name in META_NEEDED if not self.meta.get(name)]:
+        if self.is_zookeepers:
+            self.judged.find(path, "meta-properties-zookeeper")
+        elif missing := [name for name in META_NEEDED if not self.meta.get(name)]:
             self.judged.find(path, "meta-properties-incomplete", detail=" and ".join(missing))
         for other in others:
             if not other.meta or other.path >= self.path:
@@ -365,8 +375,8 @@ class Partition:
         for offset in self.stems.get(".snapshot", []):
             if segments and offset not in self.bases and not self.bases[-1] < offset <= self.end_offset:
                 find(self.path / f"{offset:020d}.snapshot", "segment-missing", offset)
-        is_named = METADATA_NAME in self.names or not self.partition
-        if not is_named and not self.is_krafts and (directory.is_brokers or directory.topic_ids):
+        is_named = METADATA_NAME in self.names or not self.partition or self.is_krafts or directory.is_zookeepers
+        if not is_named and (directory.is_brokers or directory.topic_ids):
             find(self.path / METADATA_NAME, "partition-metadata-missing")
         if self.partition and self.topic_id:
             known, place = directory.topic_ids.setdefault(self.partition[0], (self.topic_id, self.path))
@@ -426,9 +436,9 @@ class Partition:
     def _start(self, *, is_clean: bool) -> str:
         """The actions of a broker that starts, on this log."""
         if place := self._refusing(is_clean=is_clean):
-            return f"refuses to start, {_because(place)}"
+            return f"refuses to start, {_because(place, self.path)}"
         if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
-            return f"renames it to {printable(self.path.name)}.…-stray and begins an empty one"
+            return "renames it to -stray and begins an empty one"
         acts: list[str] = []
         rebuilt = [one.name for one in self.segments if one.base in self.rebuilt]
         if rebuilt:
@@ -453,8 +463,8 @@ class Partition:
         return ", then ".join(acts) or LOADS
 
 
-def _because(place: Path) -> str:
-    return f"because of {printable(str(place))}"
+def _because(place: Path, folder: Path) -> str:
+    return f"because of {printable(str(place.relative_to(folder)))}"
 
 
 def _state(one: Producer, start: int) -> _State:

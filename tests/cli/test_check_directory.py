@@ -86,6 +86,17 @@ def test_a_partial_tail_is_named_with_its_segment_and_its_size(logs: Path) -> No
     assert [(one["file"], one["partial_tail"]) for one in document["files"]] == [(str(segment), 100)]
 
 
+def test_what_many_partitions_have_is_one_line_below_the_start_of_the_directory(logs: Path) -> None:
+    (logs / "replication-offset-checkpoint").write_text("0\n0\n")
+    start, *lines = kfuzz("check", logs).stdout.splitlines()
+    assert start.startswith(f"{logs}: at its next start, a broker refuses to start, because of meta.properties")
+    assert lines[:2] == [
+        f"{logs / 'orders-0'} and 1 more: at its next start, a broker renames it to -stray and begins an empty one",
+        f"{logs / 'orders-0/partition.metadata'} and 1 more: fatal: the file with the topic id is missing; a broker "
+        "renames the partition to -stray and begins an empty one [partition-metadata-missing]",
+    ]
+
+
 def test_folders_that_are_passed_over_have_a_start_too(logs: Path) -> None:
     for why in ("delete", "future", "stray"):
         shutil.copytree(logs / "orders-0", logs / f"orders-0.{'0f' * 16}-{why}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -181,6 +182,11 @@ def test_metadata_are_a_snapshot_and_what_follows_it(metadata: Path) -> None:
     assert (sections["features"], sections["brokers"]["1"]["fenced"]) == ({}, False)
     assert found["snapshots"] == ["00000000000000000005-0000000002.checkpoint"]
     assert state("metadata", metadata)["metadata"]["topics"] == {}
+    newest = metadata / "__cluster_metadata-0" / found["snapshots"][0]
+    for offset in (2, 3):
+        shutil.copy(newest, newest.with_name(f"{offset:020d}-{1:010d}.checkpoint"))
+    line = outcome("state", "metadata", metadata)[1].splitlines()[1]
+    assert line == f"snapshots: 1 older, 00000000000000000003-0000000001.checkpoint, {newest.name}"
     path = metadata / "__cluster_metadata-0" / f"{5:020d}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
     assert "damage: " in outcome("state", "metadata", metadata)[2]

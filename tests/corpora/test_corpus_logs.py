@@ -357,6 +357,7 @@ def test_folders_of_kafka_itself_are_read_when_they_are_named(corpus: Path, tmp_
 
 def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    shutil.copytree(corpus / "orders-0", tmp_path / "own" / "__offsets-0")
     folder = tmp_path / "bad" / "t-0" / f"{0:020}.log"
     folder.mkdir(parents=True)
     for ask, told in (
@@ -364,6 +365,10 @@ def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Pat
         (lambda: logs.read("/dev/null"), "/dev/null is a device; name a log directory"),
         (lambda: logs.read(tmp_path / "empty"), "empty has no log segments; they are files such as orders-0/"),
         (lambda: logs.read(corpus, topics="x*"), r"no topic in .* matches 'x\*'; there are audit, orders"),
+        (
+            lambda: logs.read(tmp_path / "own"),
+            "own has only Kafka's own topics: __offsets; --topics '__\\*' chooses them",
+        ),
         (lambda: logs.read(corpus, columns=["colour"]), "column 'colour' does not exist; take some of topic, "),
         (lambda: logs.read(corpus, columns=["key", "key"]), "column 'key' is named twice"),
         (lambda: logs.read(corpus, mode="lax"), "mode 'lax' does not exist; take one of strict, tolerant"),  # type: ignore[arg-type]

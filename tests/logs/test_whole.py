@@ -102,6 +102,18 @@ def test_partitions_of_a_topic_have_one_id_and_directories_of_a_node_one_cluster
     assert judged(broker.parent)[0]["meta-properties-other-node"] == other / "meta.properties"
 
 
+def test_a_directory_of_a_broker_with_zookeeper_needs_no_partition_metadata(broker: Path) -> None:
+    (broker / "orders-0/partition.metadata").unlink()
+    old = META.replace("version=1", "version=0").replace("node.id", "broker.id")
+    (broker / "meta.properties").write_text(old.partition("directory.id")[0])
+    codes, starts = judged(broker)
+    assert codes == {"meta-properties-zookeeper": broker / "meta.properties"}
+    assert all(one.start and one.start.is_plain for one in starts)
+    # A broker of Kafka 4 kept the version.
+    (broker / "meta.properties").write_text(old)
+    assert set(judged(broker)[0]) == {"partition-metadata-missing"}
+
+
 def test_leader_epochs_that_fall_are_found_across_segments(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     for offset, epoch in ((0, 4), (1, 3)):

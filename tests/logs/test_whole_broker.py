@@ -77,7 +77,7 @@ def seen(folder: Path, before: dict[str, int], said: str) -> str:
     """The actions of a broker on a folder, in the words of ``check``. A refused index shows only in ``said``."""
     after = sizes(folder)
     if any(folder.parent.glob(f"{folder.name}.*-stray")):
-        return f"renames it to {folder.name}.…-stray and begins an empty one"
+        return "renames it to -stray and begins an empty one"
     logs = [name for name in sorted(after) if name.endswith(".log")]
     if [int(logs[0][:-4]), after[logs[0]]] == [HIGH_START, 0]:
         return f"deletes its segments and begins an empty log at offset {HIGH_START}"
