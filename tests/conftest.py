@@ -50,6 +50,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/records/test_formats.py",
         "tests/records/test_kafka_agreement.py",
         "tests/records/test_zstd_agreement.py",
+        "tests/testees/test_every_testee.py",
         "tests/testees/test_kafka_clients_testee.py",
         "tests/testees/test_python_testees.py",
     ),
