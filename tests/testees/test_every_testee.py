@@ -1,4 +1,4 @@
-"""What the testees in Python and those of kafka-clients answer in the same way."""
+"""The testees in Python and those of kafka-clients answer these requests in the same way."""
 
 from __future__ import annotations
 

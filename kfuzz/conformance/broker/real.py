@@ -28,9 +28,10 @@ from kfuzz.conformance.broker.settings import OF_BROKERS, OF_TOPICS, by_settings
 from kfuzz.conformance.judge.compare import Case, Cell, request
 from kfuzz.conformance.judge.confirmation import Confirmation
 from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE, Handshake
 from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
+from kfuzz.conformance.protocol.testees import Testee, default_root
 from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
