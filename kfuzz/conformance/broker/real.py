@@ -28,9 +28,10 @@ from kfuzz.conformance.broker.settings import OF_BROKERS, OF_TOPICS, by_settings
 from kfuzz.conformance.judge.compare import Case, Cell, request
 from kfuzz.conformance.judge.confirmation import Confirmation
 from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE, Handshake
 from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
+from kfuzz.conformance.protocol.testees import Testee, default_root
 from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
@@ -65,26 +66,7 @@ UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 NO_ERROR: Final = "NONE"
 
 # docs/real-broker.md says which settings differ from Kafka's defaults, and why.
-PROPERTIES: Final = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={data}
-auto.create.topics.enable=false
-num.network.threads=1
-num.io.threads=2
-num.recovery.threads.per.data.dir=4
-log.index.size.max.bytes=65536
-log.retention.ms=-1
-log.cleaner.enable=false
-log.message.timestamp.after.max.ms=9223372036854775807
-transaction.partition.verification.enable=false
-"""
+PROPERTIES: Final = Path(__file__).with_name("server.properties").read_text()
 
 
 class BrokerFailed(KfuzzError):
