@@ -11,13 +11,25 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
+from kfuzz import logs
 from kfuzz.cli.main import main
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.workload import Batches, Producers, Range, Topic, Transactions, Values, Workload
 
-__all__ = ["ABORTING", "BUSY", "SegmentBytes", "copy_of", "digests", "generate_segment", "once", "rows_of", "run"]
+__all__ = [
+    "ABORTING",
+    "BUSY",
+    "SegmentBytes",
+    "copy_of",
+    "digests",
+    "fates",
+    "generate_segment",
+    "once",
+    "rows_of",
+    "run",
+]
 
 BUSY = Topic(
     "busy",
@@ -101,3 +113,10 @@ def digests(out: Path) -> dict[str, str]:
         for path in sorted(out.rglob("*"))
         if path.is_file()
     }
+
+
+def fates(log: Path) -> dict[int, tuple[bool, bool]]:
+    """For each record: whether it is aborted, and whether a reader in ``read_committed`` sees it."""
+    rows = [row for part in logs.read(log, columns=["offset", "aborted", "control"]) for row in part.to_pylist()]
+    seen = {row["offset"] for part in logs.read(log, isolation="read_committed") for row in part.to_pylist()}
+    return {row["offset"]: (row["aborted"], row["offset"] in seen) for row in rows if not row["control"]}
