@@ -36,6 +36,7 @@ from kfuzz.logs.stored import (
     META_PROPERTIES,
     METADATA_NAME,
     RECOVERY_POINT,
+    REPLICATION,
     Stored,
     broker_end,
     broker_offsets,
@@ -296,6 +297,8 @@ class Partition:
         # refuses to start at all.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
         self.refusing: Path | None = None
+        # Whether a file beside the segments has a finding.
+        self.has_wrong_file = False
         # By the name of an offset index: its first wrong entry, or -1.
         self.misplaced: dict[str, int] = {}
 
@@ -329,6 +332,7 @@ class Partition:
 
     def look(self, path: Path, stored: Stored) -> None:
         """A file beside the segments was judged."""
+        self.has_wrong_file |= bool(stored.findings)
         if path.name == METADATA_NAME:
             self.topic_id = stored.facts.get("topic_id", "")
         elif path.name == LEADER_EPOCH_CHECKPOINT:
@@ -411,13 +415,15 @@ class Partition:
                 if not cleaned and not before.is_lost:
                     self._lose(one.name, before)
         self._close_epochs()
-        if segments and not segments[-1].is_lost:
-            self._lose(segments[-1].name, segments[-1])
         for offset in self.stems.get(".snapshot", []):
             if segments and offset not in self.bases and offset <= self.bases[-1]:
                 find(self._snapshot(offset), "segment-missing", offset)
             elif segments and offset > max(self.end_offset, self.bases[-1]):
                 find(self._snapshot(offset), "snapshot-beyond-log", offset - 1, self.end_offset)
+        reached = max(directory.point(name, self.partition) for name in (RECOVERY_POINT, REPLICATION))
+        is_doubtful = self.has_wrong_file or self.judged.findings or reached > self.end_offset
+        if segments and not segments[-1].is_lost and is_doubtful:
+            self._lose(segments[-1].name, segments[-1])
         is_named = METADATA_NAME in self.names or not self.partition
         if not is_named and not self.is_krafts and (directory.is_brokers or directory.topic_ids):
             find(self.path / METADATA_NAME, "partition-metadata-missing")
@@ -480,22 +486,26 @@ class Partition:
         """The first file with which a broker refuses to start; None if it starts."""
         if self.refusing or not any(map(self._is_odd, self.segments)):
             return self.refusing
-        recovered = [one for _, one in self._recovered(is_clean)]
-        for one in recovered:
-            is_rebuilt = one.base in self.rebuilt
-            # First it reads the producers up to there.
-            if found := self._unread(one.base, recovered):
+        done: list[_Segment] = []
+        # First those with indexes to rebuild, when it opens them.
+        for one in sorted((one for _, one in self._recovered(is_clean)), key=self._keeps_index):
+            # The producers up to there come from the newest snapshot and the batches after it.
+            if found := self._unread(one.base, done):
                 return found
-            if one.is_ending(is_rebuilt=is_rebuilt):
+            if one.is_ending(is_rebuilt=not self._keeps_index(one)):
                 return self.path / one.name
             # It deletes the segments that follow.
-            if one.is_bad and not is_rebuilt:
+            if one.is_bad and self._keeps_index(one):
                 return None
-        if self.segments[-1] in recovered:
+            done.append(one)
+        if self.segments[-1] in done:
             return None
         if self._broker_end is None:
             return self.path / self.segments[-1].name
-        return self._unread(self._broker_end, recovered) if self.stems.get(".snapshot") else None
+        return self._unread(self._broker_end, done) if self.stems.get(".snapshot") else None
+
+    def _keeps_index(self, one: _Segment) -> bool:
+        return one.base not in self.rebuilt
 
     def _is_odd(self, one: _Segment) -> bool:
         """Whether a broker may read another log than the one that is there."""
@@ -507,13 +517,15 @@ class Partition:
         """The end of the log for a broker that does not recover the last segment."""
         return broker_end(self.path / self.segments[-1].name) if self._is_odd(self.segments[-1]) else self.end_offset
 
-    def _unread(self, end: int, recovered: list[_Segment]) -> Path | None:
-        """The segment with which a broker ends that reads the producers from the newest snapshot up to ``end``."""
+    def _unread(self, end: int, done: list[_Segment]) -> Path | None:
+        """The segment with which a broker ends that reads producers from the newest snapshot up to ``end``. It has
+        recovered those that are ``done``.
+        """
         start = max(self.directory.point(LOG_START, self.partition), self.segments[0].base)
         known = (one for one in reversed(self.stems.get(".snapshot", [])) if start < one <= end)
         begin = next((one for one in known if read_snapshot(self._snapshot(one)) is not None), start)
         for one, after in zip(self.segments, [*self.bases[1:], INT64_MAX], strict=True):
-            if one.base < end and begin < min(after, end) and one.is_bad and one not in recovered:
+            if one.base < end and begin < min(after, end) and one.is_bad and one not in done:
                 with suppress(UsageError):
                     if None in broker_offsets(memoryview(map_regular(self.path / one.name))):
                         return self.path / one.name

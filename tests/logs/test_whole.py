@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from logs.log_damages import ALL, DAMAGES, LOGS, Damage, make
+from logs.log_damages import ALL, LOGS, Damage, ends, make
 from made_corpora import once
 from made_segments import batch, written
 
@@ -43,12 +43,18 @@ def test_a_damage_is_found_and_its_start_is_said(damage: Damage, broker: Path) -
     make(damage, broker / "orders-0")
     codes, starts = judged(broker)
     assert sorted(codes) == damage.get("codes", [])
-    # A directory has a start only if the broker does not.
-    assert ([one.title for one in starts] == ["partition", "log directory"]) == damage.get("ends", False)
-    start, usual = starts[-1].start, "refuses to start, because of " if damage.get("ends") else "loads it"
-    assert start is not None
-    assert start.unclean.startswith(damage.get("unclean", usual))
-    assert start.clean.startswith(damage.get("clean", usual))
+    # A directory has a start only if a broker may not start.
+    assert ([one.title for one in starts] == ["partition", "log directory"]) == ("ends" in damage)
+    for title, start in ((one.title, one.start) for one in starts):
+        assert start is not None
+        for is_clean, sentence in ((True, start.clean), (False, start.unclean)):
+            if ends(damage, is_clean=is_clean):
+                # Of a file beside the partitions, only the directory says it.
+                assert sentence.startswith("refuses to start, because of ") or title == "partition"
+            elif title == "partition":
+                assert sentence.startswith(damage.get("clean" if is_clean else "unclean", "loads it"))
+            else:
+                assert sentence == "loads it"
 
 
 def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
@@ -72,7 +78,7 @@ def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
 
 
 def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) -> None:
-    make(DAMAGES["a bit of another segment"], broker / "orders-0")
+    make(ALL["a bit of another segment"], broker / "orders-0")
     (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 600\n")
     _, (partition, *_) = judged(broker)
     assert partition.start is not None
@@ -86,7 +92,7 @@ def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) ->
 
 
 def test_a_gap_is_a_warning_where_the_cleaner_was(broker: Path) -> None:
-    make(DAMAGES["a segment is missing"], broker / "orders-0")
+    make(ALL["a segment is missing"], broker / "orders-0")
     (broker / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 500\n")
     assert set(judged(broker)[0]) == {"segment-gap-compacted"}
 
