@@ -321,11 +321,11 @@ def _as_checked(judged: Judged, title: str, counts: Counts) -> Iterator[Checked]
     for path, one in judged.findings:
         first, places = found[path].get(one.code, (one, 0))
         found[path][one.code] = first, places + 1
-    for path in judged.lost:
+    for path, _ in judged.lost:
         found.setdefault(path, {})
     for path, codes in found.items():
         start = judged.start if path == judged.path else None
-        lost = [judged.lost[path]] if path in judged.lost else []
+        lost = [one for place, one in judged.lost if place == path]
         made = Checked(path, title, 0, findings=list(codes.values()), lost=lost, whole=True, start=start)
         if made.findings or made.start or made.lost:
             counts.add(made)

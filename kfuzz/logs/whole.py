@@ -181,7 +181,7 @@ class Judged:
     path: Path
     profile: Profile
     findings: list[tuple[Path, Finding]] = field(default_factory=list)
-    lost: dict[Path, LostOffsets] = field(default_factory=dict)
+    lost: list[tuple[Path, LostOffsets]] = field(default_factory=list)
     start: Start | None = None
 
     def find(self, path: Path, code: str, found: int = 0, allowed: int = 0, detail: str = "") -> None:
@@ -446,7 +446,7 @@ class Partition:
     def _lose(self, name: str, before: _Segment) -> None:
         """Note the offsets that are missing after the segment ``before``."""
         if lost := Bounds(self.path / before.name).missing(0, before.end - 1):
-            self.judged.lost[self.path / name] = lost
+            self.judged.lost.append((self.path / name, lost))
 
     def _close_epochs(self) -> None:
         facts, path = self.facts, self.path / LEADER_EPOCH_CHECKPOINT

@@ -108,6 +108,37 @@ def test_partitions_of_a_topic_have_one_id_and_directories_of_a_node_one_cluster
     assert judged(broker.parent)[0]["meta-properties-other-node"] == other / "meta.properties"
 
 
+def test_a_partition_in_two_directories_of_a_node_is_found_unless_one_is_stray(broker: Path) -> None:
+    other = Path(shutil.copytree(broker, broker.parent / "data2"))
+    (other / "meta.properties").write_text(META.replace("N8", "M8"))
+    codes, starts = judged(broker.parent)
+    assert codes == {"partition-twice": other / "orders-0"}
+    assert str(starts[-1].start) == f"at its next start, a broker refuses to start, because of {other / 'orders-0'}"
+    (other / "orders-0/partition.metadata").write_text(ID.replace("AQ", "Ag"))
+    assert judged(broker.parent)[0] == {}
+
+
+def test_a_lost_abort_marker_without_its_index_is_said(broker: Path) -> None:
+    # The marker of producer 7 at offset 564.
+    make({"flip": [2, 5910], "remove": ["{2}.txnindex"]}, broker / "orders-0")
+    found = [str(one) for made in check_directory(broker, Counts(), role="log") for one, _ in made.findings]
+    assert any("no entry of producer 7 and offsets up to 564" in one for one in found)
+
+
+def test_each_gap_says_where_to_go_on(broker: Path) -> None:
+    make({"remove": ["{1}.log"], "keep": {"{2}.log": 32054}}, broker / "orders-0")
+    lost = [str(one) for made in check_directory(broker, Counts(), role="log") for one in made.lost]
+    assert lost == [
+        "offsets 259 to 517 are lost; go on at 518",
+        "the offsets from 772 on are lost, at least to 776; nothing follows them",
+    ]
+
+
+def test_damage_is_no_sign_of_a_cleaner(broker: Path) -> None:
+    make({"flip": [0, 5000], "remove": ["{1}.log"]}, broker / "orders-0")
+    assert "segment-gap" in judged(broker)[0]
+
+
 def test_leader_epochs_that_fall_are_found_across_segments(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     for offset, epoch in ((0, 4), (1, 3)):
