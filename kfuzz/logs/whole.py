@@ -573,7 +573,7 @@ class Partition:
 
 
 def _refusal(places: list[Path]) -> str:
-    """What a broker does because of these files: it refuses to start, if there are any."""
+    """The sentence about a start with these files: a broker refuses it, if there are any."""
     more = f" and {counted(len(places) - 1, 'more reason')}" if len(places) > 1 else ""
     return f"refuses to start, because of {printable(str(places[0]))}{more}" if places else LOADS
 
