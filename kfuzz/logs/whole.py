@@ -524,7 +524,8 @@ class Partition:
         start = max(self.directory.point(LOG_START, self.partition), self.segments[0].base)
         known = (one for one in reversed(self.stems.get(".snapshot", [])) if start < one <= end)
         begin = next((one for one in known if read_snapshot(self._snapshot(one)) is not None), start)
-        for one, after in zip(self.segments, [*self.bases[1:], INT64_MAX], strict=True):
+        ends = [*(one.base for one in self.segments[1:]), INT64_MAX]
+        for one, after in zip(self.segments, ends, strict=True):
             if one.base < end and begin < min(after, end) and one.is_bad and one not in done:
                 with suppress(UsageError):
                     if None in broker_offsets(memoryview(map_regular(self.path / one.name))):
