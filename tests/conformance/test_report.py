@@ -77,11 +77,13 @@ def toy_run(places: Places, *, publish: bool) -> Run:
     return run(testees, cases, places=places, whole=True, jobs=2, publish=publish, limits=SMALL_LIMITS)
 
 
+SCHEMA = json.loads(resources.files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
+
+
 def document_of(run: Run) -> Any:
     """The run as a reader of its JSON gets it, which keeps to the schema."""
     document = json.loads(json.dumps(report.to_json(run)))
-    schema = json.loads(resources.files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(document)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
     return document
 
 
@@ -89,6 +91,11 @@ def page_of_kfuzz(cases: Sequence[Case], nowhere: Path, root: Path | None = None
     """The page about kfuzz's own decoder, of which no outcome is expected."""
     done = run([own()], cases, places=Places(nowhere, nowhere), whole=False, jobs=1)
     return report.to_html(done, root=root)
+
+
+def test_the_schema_has_every_role_of_the_suite() -> None:
+    roles = {case.role for case in cases_of(load_suite("*", kinds=KINDS))}
+    assert roles <= set(SCHEMA["$defs"]["role"]["enum"])
 
 
 def test_the_json_report_keeps_its_schema_and_says_what_happened(done: Run) -> None:

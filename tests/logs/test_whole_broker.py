@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
 from logs.log_damages import ALL, LOGS, Damage, ends, make
 from made_corpora import once
 
@@ -65,8 +65,7 @@ class Prepared:
 
 @pytest.fixture(scope="module")
 def prepared(logs: Path) -> Iterator[Prepared]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     with Broker(release=RELEASE) as broker:
         yield Prepared(broker, sorted((logs / "orders-0").iterdir()))
 
