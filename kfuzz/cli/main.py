@@ -49,6 +49,7 @@ VERBS = {
     "keep": "Make a vector and a regression of what a campaign found.",
     "export": "Write seeds, dictionary and mutator for other fuzzers.",
     "corpus": "Generate and verify corpora of log segments.",
+    "load": "Send a workload to a broker at a steady rate, and measure.",
     "demo": "A tour of everything, in a few minutes.",
 }
 

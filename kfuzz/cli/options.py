@@ -81,7 +81,7 @@ def _varied(*names: str, help: str, **settings: Any) -> Callable[..., Callable[[
     return option
 
 
-def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     """One decorator for several options, in this order."""
 
     def add(command: F) -> F:
@@ -133,7 +133,7 @@ records_of = click.option(
 
 def schemas(command: F) -> F:
     """The options that say where schemas come from. The verb gets ``places`` and ``registry``; see ``schemas_of``."""
-    return _together(
+    return together(
         click.option(
             "--schema",
             "places",
@@ -261,7 +261,7 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
         security = Security(tls or tls_ca is not None, tls_ca and str(tls_ca), user, password, plain)
         return command(security=security, **others)
 
-    return _together(
+    return together(
         click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
         click.option("--tls-ca", type=PATH, help="A file of certificates to trust, instead of the system's."),
         click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD."),
@@ -288,7 +288,7 @@ def live(command: Callable[..., Any]) -> Callable[..., Any]:
 
         return command(live=Live(Access(bootstrap, security, timeout_ms=timeout_ms), live_bytes), **others)
 
-    return _together(
+    return together(
         bootstrap("; its topics are read instead of files, up to the high watermark"),
         click.option(
             "--bytes",
@@ -321,7 +321,7 @@ html_file = click.option(
     "--html", "html_file", metavar="FILE", help="Write the report as one self-contained HTML page."
 )
 junit_file = click.option("--junit", "junit_file", metavar="FILE", help="Write the report as JUnit XML.")
-outcomes = _together(
+outcomes = together(
     click.option(
         "--causes", "causes_shown", type=COUNT, default=25, show_default=True, help="How many causes to print."
     ),
@@ -332,7 +332,7 @@ outcomes = _together(
         help="Hide crashes, hangs and memory faults that the expected outcomes do not list publicly.",
     ),
 )
-expected = _together(
+expected = together(
     click.option(
         "--expected",
         "expected_file",

@@ -35,6 +35,11 @@ class Address:
         )
 
     @staticmethod
+    def parse_all(text: str) -> tuple[Address, ...]:
+        """One or more addresses with commas between them. ``UsageError`` as for :meth:`parse`."""
+        return tuple(map(Address.parse, text.split(",")))
+
+    @staticmethod
     def advertised(host: str | None, port: int) -> Address:
         """The address that a broker names. It may have a :attr:`flaw`."""
         return Address(foreign_text(host or "", bytes_max=HOST_CHARACTERS_MAX + 1), port)
@@ -78,6 +83,7 @@ PLAIN: Final = Security()
 class Access:
     """Which brokers a client talks to, and how patient it is.
 
+    - ``others``: more brokers of the same cluster, which are asked if ``bootstrap`` cannot be reached.
     - ``in_flight``: how many requests of a connection may wait for their answers.
     - ``timeout_ms``: how long an answer may take.
     - ``retries``: how often a request is sent again; ``reconnects``: how often lost connections are opened again.
@@ -94,3 +100,4 @@ class Access:
     create: bool = False
     replication: int = -1
     transaction_timeout_ms: int = 900_000
+    others: tuple[Address, ...] = ()

@@ -21,7 +21,7 @@ BACKOFF_S_MAX: Final = 1.0
 EXPIRE_S: Final = 0.5
 # The number of the connection for all requests except batches.
 CONTROL: Final = -1
-# The address that the user gave; the brokers' own numbers begin at 0.
+# The first address that the user gave; others have lower numbers. The brokers' own numbers begin at 0.
 BOOTSTRAP: Final = -1
 TRANSACTION: Final = 1
 # The number of topics among the things that have settings.
@@ -60,7 +60,8 @@ class Cluster:
         self._permit = permit
         self._count_reconnect = count_reconnect
         self._reconnects = 0
-        self._addresses: dict[int, Address] = {BOOTSTRAP: settings.bootstrap}
+        given = (settings.bootstrap, *settings.others)
+        self._addresses: dict[int, Address] = {BOOTSTRAP - at: address for at, address in enumerate(given)}
         self._leaders: dict[tuple[str, int], int] = {}
         self._coordinators: dict[str, int] = {}
         self._links: dict[tuple[int, int], Link] = {}
@@ -73,13 +74,17 @@ class Cluster:
         self._expiry: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect to the first broker; ``UsageError`` if that fails."""
+        """Connect to the first broker that can be reached; ``UsageError`` if none can."""
         self._expiry = asyncio.create_task(self._expire())
-        link = self._new(BOOTSTRAP, CONTROL)
-        try:
-            await link.open()
-        except (ConnectionLost, BrokerError) as error:
-            raise UsageError(f"{error}; is a broker running there, and does it expect TLS or a user?") from None
+        failures = []
+        for broker in sorted(self._addresses, reverse=True):
+            try:
+                await self._new(broker, CONTROL).open()
+                return
+            except (ConnectionLost, BrokerError) as error:
+                failures.append(str(error))
+                del self._links[broker, CONTROL]
+        raise UsageError(f"{'; '.join(failures)}; is a broker running there, and does it expect TLS or a user?")
 
     def end(self) -> None:
         """The work is over: nobody waits any longer before a batch is sent. Requests still work."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -22,6 +22,7 @@ from kfuzz.logs.segments import Segment, Starts, batch_bytes, find_segments
 from kfuzz.mapped import became_shorter, mapped, require_whole
 from kfuzz.records import Limits, Record, Topic
 from kfuzz.records.builder import rebuild
+from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.wire.io.checksum import crc32c, crc32c_joined
 from kfuzz.wire.io.layout import (
     BATCH_CRC_COVERS_FROM,
@@ -56,8 +57,9 @@ EPOCH_AT: Final = HEADER_AT["partition_leader_epoch"]
 NO_EPOCH: Final = b"\xff\xff\xff\xff"
 ATTRIBUTES: Final = struct.Struct(">h")
 ATTRIBUTES_AT: Final = HEADER_AT["attributes"]
-MAX_TIMESTAMP: Final = struct.Struct(">q")
-MAX_TIMESTAMP_AT: Final = HEADER_AT["max_timestamp"]
+# The base timestamp and the max timestamp, which follows it.
+TIMES: Final = struct.Struct(">qq")
+TIMES_AT: Final = HEADER_AT["base_timestamp"]
 COUNT: Final = struct.Struct(">i")
 COUNT_AT: Final = HEADER_AT["record_count"]
 PRODUCER: Final = struct.Struct(">qhi")
@@ -147,18 +149,55 @@ def steps(segments: Sequence[Segment], *, convert: bool = False, limits: Limits 
                 yield from _Reader(segment, file, convert, limits or Limits()).steps()
 
 
+def step_of(batch: memoryview, limits: Limits = DEFAULT_LIMITS) -> Step:
+    """The step for one batch of magic 2, which is not checked. In its header, the broker's own fields are reset."""
+    size = len(batch)
+    [attributes] = ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)
+    producer_id = PRODUCER.unpack_from(batch, PRODUCER_AT)[0]
+    if attributes & CONTROL:
+        # Other control batches are a broker's own, as are those of producers that it does not know.
+        try:
+            [record] = records.decode(batch, limits=limits)[0].records
+            return Marker(producer_id, COMMITS[decode_control(record.key, record.value).key.type], size)
+        except (DecodeError, ValueError, KeyError):
+            return Left(CONTROL_BATCH, 1, 1, size)
+    batch[: len(BASE_OFFSET)] = BASE_OFFSET
+    batch[EPOCH_AT : EPOCH_AT + len(NO_EPOCH)] = NO_EPOCH
+    [count] = COUNT.unpack_from(batch, COUNT_AT)
+    newest = TIMES.unpack_from(batch, TIMES_AT)[1]
+    return Batch(batch, count, producer_id, bool(attributes & TRANSACTIONAL), newest, size)
+
+
+def payload_crc(batch: memoryview) -> int:
+    """The CRC-32C of a batch's payload, from that of the batch and from its header: the payload is not read."""
+    [stored] = CRC.unpack_from(batch, CRC_AT)
+    # Joining with an empty payload's CRC, which is 0, gives the header's share of the whole CRC.
+    size = len(batch) - BATCH_HEADER_SIZE
+    return int(stored) ^ crc32c_joined(crc32c(batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE]), 0, size)
+
+
+def _seal(batch: memoryview, payload: int) -> None:
+    """Write the CRC of a batch whose header has changed."""
+    header = crc32c(batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE])
+    CRC.pack_into(batch, CRC_AT, crc32c_joined(header, payload, len(batch) - BATCH_HEADER_SIZE))
+
+
 def set_producer(batch: memoryview, producer_id: int, epoch: int, sequence: int) -> None:
     """Write the producer's fields into a batch of magic 2, and the CRC that follows from its old one.
 
     A batch whose CRC was wrong stays wrong.
     """
-    size = len(batch) - BATCH_HEADER_SIZE
-    header = batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE]
-    [stored] = CRC.unpack_from(batch, CRC_AT)
-    # Joining with an empty payload's CRC, which is 0, gives the header's share of the whole CRC.
-    payload = stored ^ crc32c_joined(crc32c(header), 0, size)
+    payload = payload_crc(batch)
     PRODUCER.pack_into(batch, PRODUCER_AT, producer_id, epoch, sequence)
-    CRC.pack_into(batch, CRC_AT, crc32c_joined(crc32c(header), payload, size))
+    _seal(batch, payload)
+
+
+def set_newest(batch: memoryview, timestamp: int) -> None:
+    """Move all timestamps of a batch of magic 2 so that the newest is ``timestamp`` (ms). The CRC is as above."""
+    payload = payload_crc(batch)
+    base, newest = TIMES.unpack_from(batch, TIMES_AT)
+    TIMES.pack_into(batch, TIMES_AT, base + timestamp - newest, timestamp)
+    _seal(batch, payload)
 
 
 @dataclass(slots=True)
@@ -228,36 +267,17 @@ class _Reader:
     def _new(self, batch: memoryview) -> Step:
         """A batch of magic 2."""
         size = len(batch)
-        [attributes] = ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)
-        [count] = COUNT.unpack_from(batch, COUNT_AT)
-        producer_id = PRODUCER.unpack_from(batch, PRODUCER_AT)[0]
-        if attributes & CONTROL:
-            return self._control(batch, producer_id)
-        batch[: len(BASE_OFFSET)] = BASE_OFFSET
-        batch[EPOCH_AT : EPOCH_AT + len(NO_EPOCH)] = NO_EPOCH
+        step = step_of(batch, self.limits)
+        if not isinstance(step, Batch):
+            return step
         verdict = records.check(batch, role="broker", topic=TOPIC, limits=self.limits)
         reason = verdict.fatal.code if verdict.fatal else ""
         if verdict.findings and not reason:
             reason = next((finding.code for finding in verdict.findings if finding.code in CHANGED), "")
-        data = batch
-        if reason:
-            made = self._rebuilt([batch]) if self.convert and reason not in NOT_MENDED else None
-            if made is None:
-                return Left(reason, 1, max(count, 0), size)
-            data, count = made
-            if not count:
-                return Left(EMPTY, 1, 0, size)
-        [timestamp] = MAX_TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)
-        return Batch(data, count, producer_id, bool(attributes & TRANSACTIONAL), timestamp, size, bool(reason))
-
-    def _control(self, batch: memoryview, producer_id: int) -> Step:
-        """A marker. Other control batches are a broker's own, as are those of producers that it does not know."""
-        try:
-            [record] = records.decode(batch, limits=self.limits)[0].records
-            commit = COMMITS[decode_control(record.key, record.value).key.type]
-        except (DecodeError, ValueError, KeyError):
-            return Left(CONTROL_BATCH, 1, 1, len(batch))
-        return Marker(producer_id, commit, len(batch))
+        if not reason:
+            return step
+        made = self._rebuilt([batch]) if self.convert and reason not in NOT_MENDED else None
+        return Left(reason, 1, max(step.records, 0), size) if made is None else _converted(made, 1, size)
 
     def _old(self, messages: Sequence[memoryview]) -> Iterator[Step]:
         """One message or wrapper of magic 0 or 1, or a run of uncompressed messages."""
@@ -268,12 +288,7 @@ class _Reader:
             return
         made = self._rebuilt(messages)
         if made is not None:
-            data, count = made
-            if count:
-                [timestamp] = MAX_TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)
-                yield Batch(data, count, -1, False, timestamp, size, True)
-            else:
-                yield Left(EMPTY, len(messages), 0, size)
+            yield _converted(made, len(messages), size)
         elif len(messages) > 1:
             for one in messages:
                 yield from self._old([one])
@@ -282,13 +297,13 @@ class _Reader:
             reason = verdict.fatal.code if verdict.fatal else OLD
             yield Left(reason, 1, verdict.record_count, size)
 
-    def _rebuilt(self, batches: Sequence[memoryview]) -> tuple[memoryview, int] | None:
-        """One batch with the records of ``batches``, and their number; None if they cannot be read or written so."""
+    def _rebuilt(self, batches: Sequence[memoryview]) -> memoryview | None:
+        """One batch with the records of ``batches``, empty without any; None if it cannot be read or written so."""
         try:
             found = [one for data in batches for one in records.decode(data, limits=self.limits)]
             rows: list[Record] = [record for one in found for record in one.records]
             if not rows:
-                return memoryview(b""), 0
+                return memoryview(b"")
             first = found[0]
             made = rebuild(
                 renumbered(rows, 0, keep_attributes=False),
@@ -304,4 +319,12 @@ class _Reader:
         except (DecodeError, EncodeError):
             return None
         # The producer's fields will be written into it.
-        return memoryview(bytearray(made.data)), len(rows)
+        return memoryview(bytearray(made.data))
+
+
+def _converted(made: memoryview, batches: int, log_bytes: int) -> Step:
+    """The step for what ``batches`` batches of the log, of so many bytes, were rewritten to."""
+    if not made:
+        return Left(EMPTY, batches, 0, log_bytes)
+    step = step_of(made)
+    return replace(step, log_bytes=log_bytes, converted=True) if isinstance(step, Batch) else step

@@ -1,4 +1,4 @@
-"""The settings of a replay, and the words for them on the command line: rates, speeds and times."""
+"""The settings of a replay or a load, and the words for them on the command line: rates, speeds and times."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from kfuzz.units import NUMBER, parse_size
 
 Acks = Literal[-1, 0, 1]
 
+# Letters for thousands and millions of records.
+MANY: Final[Mapping[str, int]] = {"k": 1000, "M": 1_000_000}
 # The words for acks.
 ACKS: Final[Mapping[str, Acks]] = {"0": 0, "1": 1, "all": -1}
 
@@ -44,6 +46,8 @@ class Settings(Access):
     - ``speed``: how much faster than the log's own timestamps; None to ignore them. ``first_timestamp`` is the moment
       (ms) at which the replay begins; None takes the lowest of the partitions' first batches.
     - ``duration_s``, ``records``: bounds; None is no bound.
+    - ``restamp``: whether the newest timestamp of a batch becomes the time at which it is due.
+    - ``loop``: whether the log is sent again and again.
     - ``convert``: whether to rewrite batches that a broker refuses, if possible.
     - ``names``: other topics to send to, by the log's topic.
     - ``transactional_id``: how the transactional ids begin.
@@ -57,6 +61,8 @@ class Settings(Access):
     first_timestamp: int | None = None
     duration_s: float | None = None
     records: int | None = None
+    restamp: bool = False
+    loop: bool = False
     convert: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     transactional_id: str = "kfuzz-replay"
@@ -88,16 +94,17 @@ def parse_name(text: str) -> tuple[str, str]:
 
 
 def parse_rate(text: str) -> Rate:
-    """``50000`` or ``50000/s`` is records, ``20MB/s`` is bytes. ``UsageError`` for anything else, and for 0.
+    """``50000``, ``50k`` or ``50000/s`` is records, ``20MB/s`` is bytes. ``UsageError`` for anything else, and for 0.
 
     >>> from kfuzz.replay import parse_rate
     >>> parse_rate("20MB/s")
     Rate(records_per_s=None, bytes_per_s=20000000)
     """
     amount = text.strip().removesuffix("/s").strip()
-    if NUMBER.fullmatch(amount):
-        if float(amount) > 0:
-            return Rate(records_per_s=float(amount))
+    number, times = (amount[:-1], MANY[amount[-1]]) if amount[-1:] in MANY else (amount, 1)
+    if NUMBER.fullmatch(number):
+        if float(number) > 0:
+            return Rate(records_per_s=float(number) * times)
     elif size := parse_size(amount):
         return Rate(bytes_per_s=size)
     raise UsageError(f"{text!r} is not a rate; give records per second, such as 50000, or bytes, such as 20MB/s")

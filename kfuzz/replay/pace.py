@@ -1,9 +1,14 @@
-"""When a batch may be sent: by a rate, or by the timestamps of the log; and when a replay ends."""
+"""When a batch is due: by a rate, by the timestamps of the log, or by the clock of a workload; and when a run ends.
+
+The times at which batches are due do not depend on the broker. If it is slow, what is due meanwhile waits and is late;
+its latency counts from the time when it was due. Otherwise a broker that stops would slow down those who measure it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final
 
 from kfuzz.replay.batches import Batch
@@ -12,58 +17,84 @@ from kfuzz.replay.choices import Settings
 # The event loop wakes up a little late. A batch due sooner than this is sent at once; the mean rate stays right,
 # because each batch is due at a time that does not depend on when the one before was sent.
 SLACK_S: Final = 0.002
+# From seconds to seconds.
+Gap = Callable[[float], float]
+
+
+class Bounds:
+    """When all partitions of a run end. ``first`` is the timestamp (ms) at which it begins, if there is a speed."""
+
+    def __init__(self, settings: Settings, first: int = 0) -> None:
+        self.settings = settings
+        self.first = first
+        self.began = time.monotonic()
+        self.end = None if settings.duration_s is None else self.began + settings.duration_s
+        self.left = settings.records
+        self.stopping = asyncio.Event()
+        # When it was set.
+        self.stopped: float | None = None
+
+    def stop(self) -> None:
+        """No more batches are sent."""
+        self.stopped = self.stopped or time.monotonic()
+        self.stopping.set()
 
 
 class Pace:
-    """One for all partitions of a replay. ``first`` is the timestamp (ms) at which it begins, if there is a speed."""
+    """When the batches of one partition are due. ``share`` is its part of the rate, from 0 to 1.
 
-    def __init__(self, settings: Settings, first: int) -> None:
-        self.settings = settings
-        self.first = first
-        self.began = self.due = time.monotonic()
-        self.left = settings.records
-        self.stopping = asyncio.Event()
+    ``gap`` makes a gap between two batches of the mean gap; None keeps it. ``phase`` is the part of a gap before the
+    first batch, so that the partitions do not all send at the same moment. :attr:`due` is when the last batch was due,
+    on the clock of ``time.monotonic``; None if nothing says when.
+    """
+
+    def __init__(self, bounds: Bounds, share: float = 1.0, phase: float = 0.0, gap: Gap | None = None) -> None:
+        self.bounds = bounds
+        self.rate = bounds.settings.rate.part(share)
+        self.phase = phase
+        self.gap = gap
+        self.due: float | None = None
+        self._next = bounds.began
 
     async def wait_for(self, batch: Batch) -> bool:
-        """Wait until ``batch`` may be sent. False if the replay ends before."""
-        due = self._due(batch)
-        if self.settings.duration_s is not None and due >= self.began + self.settings.duration_s:
-            await self._until(self.began + self.settings.duration_s)
-            self.stopping.set()
-        else:
-            await self._until(due)
-        if self.stopping.is_set():
+        """Wait until ``batch`` may be sent. False if the run ends before."""
+        bounds = self.bounds
+        self.due = self._due(batch)
+        if bounds.end is not None and (self.due or time.monotonic()) >= bounds.end:
+            await self._until(bounds.end)
+            bounds.stop()
+        elif self.due is not None:
+            await self._until(self.due)
+        if bounds.stopping.is_set():
             return False
-        if self.left is not None:
-            if batch.records > self.left:
-                self.stopping.set()
+        if bounds.left is not None:
+            if batch.records > bounds.left:
+                bounds.stop()
                 return False
-            self.left -= batch.records
+            bounds.left -= batch.records
         return True
 
-    def _due(self, batch: Batch) -> float:
-        """When the batch may be sent, on the clock of ``time.monotonic``."""
-        now = time.monotonic()
-        rate = self.settings.rate
-        if self.settings.speed is not None:
+    def _due(self, batch: Batch) -> float | None:
+        bounds, rate = self.bounds, self.rate
+        if bounds.settings.speed is not None:
             if batch.timestamp < 0:
-                return now
-            return max(now, self.began + (batch.timestamp - self.first) / 1000 / self.settings.speed)
+                return None
+            return bounds.began + (batch.timestamp - bounds.first) / 1000 / bounds.settings.speed
         if rate.records_per_s is not None:
-            due, cost = self.due, batch.records / rate.records_per_s
+            cost = batch.records / rate.records_per_s
         elif rate.bytes_per_s is not None:
-            due, cost = self.due, len(batch.data) / rate.bytes_per_s
+            cost = len(batch.data) / rate.bytes_per_s
         else:
-            return now
-        # A slow broker must not be followed by a burst.
-        due = max(due, now - SLACK_S)
-        self.due = due + cost
-        return max(due, now)
+            return None
+        due = self._next + cost * self.phase
+        self._next += cost if self.gap is None else self.gap(cost)
+        return due
 
     async def _until(self, due: float) -> None:
         delay = due - time.monotonic()
-        if delay > SLACK_S and not self.stopping.is_set():
+        stopping = self.bounds.stopping
+        if delay > SLACK_S and not stopping.is_set():
             try:
-                await asyncio.wait_for(self.stopping.wait(), delay)
+                await asyncio.wait_for(stopping.wait(), delay)
             except TimeoutError:
                 return

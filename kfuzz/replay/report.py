@@ -1,19 +1,24 @@
-"""The report of a replay: counts, latencies, and everything that was not sent. Reports of parts can be added."""
+"""The report of a run: counts, latencies, and everything that was not sent. Reports of parts can be added."""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from typing import Any, Final
 
 from kfuzz.errors import needs
+from kfuzz.replay.choices import Rate
 from kfuzz.units import counted
 
 # Latencies from 1 µs to an hour, with an error of at most 0.1 %.
 LATENCY_US_MAX: Final = 3_600_000_000
 DIGITS: Final = 3
 PERCENTILES: Final = (50, 90, 99, 99.9)
+# A run that is later than this at its end, and than this share of its time, has not reached its rate.
+LATE_S: Final = 1.0
+LATE_SHARE: Final = 0.01
 
 
 def require_histogram() -> None:
@@ -22,10 +27,19 @@ def require_histogram() -> None:
         import hdrh.histogram  # noqa: F401
 
 
-def _histogram() -> Any:
+def new_histogram() -> Any:
+    """An empty histogram of latencies in µs."""
     from hdrh.histogram import HdrHistogram
 
     return HdrHistogram(1, LATENCY_US_MAX, DIGITS)
+
+
+def percentiles_ms(histogram: Any) -> dict[str, float]:
+    """Percentiles of a histogram in µs, and its highest value; empty if it has none."""
+    if not histogram.get_total_count():
+        return {}
+    found = {f"p{one}": histogram.get_value_at_percentile(one) / 1000 for one in PERCENTILES}
+    return {**found, "max": histogram.get_max_value() / 1000}
 
 
 @dataclass(slots=True)
@@ -63,7 +77,7 @@ class TopicReport:
     - ``repeated``: records that may be there twice: the connection was lost before the answer.
     - ``transactions``: by ``committed``, ``aborted``, ``open`` (as in the log), ``cut`` (aborted because the replay
       ended before the marker), ``unmatched`` (markers without a batch before them), ``failed``.
-    - ``latency``: from the moment when a batch is handed to its connection to its answer, in µs.
+    - ``latency``: from the time when a batch is due to its answer, in µs; without a rate, from when it is first sent.
     """
 
     sent: Count = field(default_factory=Count)
@@ -75,14 +89,11 @@ class TopicReport:
     transactions: Counter[str] = field(default_factory=Counter)
     reordered: int = 0
     repeated: int = 0
-    latency: Any = field(default_factory=_histogram)
+    latency: Any = field(default_factory=new_histogram)
 
     def latency_ms(self) -> dict[str, float]:
         """Percentiles, and the highest; empty if nothing was answered."""
-        if not self.latency.get_total_count():
-            return {}
-        found = {f"p{one}": self.latency.get_value_at_percentile(one) / 1000 for one in PERCENTILES}
-        return {**found, "max": self.latency.get_max_value() / 1000}
+        return percentiles_ms(self.latency)
 
     def to_json(self) -> dict[str, Any]:
         """Everything except the single latencies."""
@@ -103,15 +114,40 @@ class TopicReport:
         }
 
 
+@dataclass(slots=True)
+class Second:
+    """One second of a run. ``answered``: the records that were acknowledged in it. ``latencies_us``: those of the
+    batches that were due in it.
+    """
+
+    answered: int = 0
+    latencies_us: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def latency(self) -> Any:
+        """The latencies as a histogram in µs."""
+        histogram = new_histogram()
+        for latency_us in self.latencies_us:
+            histogram.record_value(min(latency_us, LATENCY_US_MAX))
+        return histogram
+
+
 @dataclass
 class Report:
-    """The counts of a replay, by topic of the broker.
+    """The counts of a run, by topic of the broker.
 
     ``failure`` is the sentence that ended it early, if one did. ``signal`` is the number of the signal that ended it,
     or 0. ``began`` is when the first batch could be sent, in seconds since 1970, and ``seconds`` how long it took.
+    ``target`` is the rate that was asked for. ``late_s`` says how late the partition was that was the latest when the
+    run ended. ``short_s`` is the time that was asked for, if the log ended before it. ``by_second`` counts from the
+    beginning.
     """
 
     topics: dict[str, TopicReport] = field(default_factory=dict)
+    target: Rate = field(default_factory=Rate)
+    late_s: float = 0.0
+    short_s: float | None = None
+    by_second: dict[int, Second] = field(default_factory=dict)
     began: float = 0.0
     seconds: float = 0.0
     throttled_ms: int = 0
@@ -131,6 +167,15 @@ class Report:
             topic = self.topics[name] = TopicReport()
         return topic
 
+    def answered(self, records: int, at_s: float, latency_us: int) -> None:
+        """Count a batch that was acknowledged so many seconds after the beginning."""
+        due = int(max(0.0, at_s - latency_us / 1e6))
+        for second in (int(at_s), due):
+            if second not in self.by_second:
+                self.by_second[second] = Second()
+        self.by_second[int(at_s)].answered += records
+        self.by_second[due].latencies_us.append(latency_us)
+
     @property
     def sent(self) -> Count:
         """The sent batches of all topics."""
@@ -140,9 +185,14 @@ class Report:
         return total
 
     @property
+    def is_late(self) -> bool:
+        """Whether the run ended before what was due had been sent, so that the rate was not reached."""
+        return self.late_s > max(LATE_S, LATE_SHARE * self.seconds)
+
+    @property
     def is_clean(self) -> bool:
-        """Whether everything that was reached was sent, once and in order."""
-        return self.failure is None and not any(
+        """Whether everything that was reached was sent, once, in order and at its rate."""
+        return not (self.failure or self.is_late) and not any(
             topic.refused or topic.failed or topic.reordered or topic.repeated or topic.transactions["failed"]
             for topic in self.topics.values()
         )
@@ -162,6 +212,14 @@ class Report:
             ours.reordered += theirs.reordered
             ours.repeated += theirs.repeated
             ours.latency.add(theirs.latency)
+        rates = (self.target, other.target)
+        self.target = Rate(*(sum(filter(None, pair)) or None for pair in zip(*map(astuple, rates), strict=True)))
+        self.late_s = max(self.late_s, other.late_s)
+        self.short_s = self.short_s or other.short_s
+        for at, second in other.by_second.items():
+            mine = self.by_second.setdefault(at, Second())
+            mine.answered += second.answered
+            mine.latencies_us += second.latencies_us
         if other.began:
             end = max(self.began + self.seconds, other.began + other.seconds)
             self.began = min(self.began or other.began, other.began)
@@ -180,6 +238,9 @@ class Report:
             "sent": sent.to_json(),
             "records_per_s": round(sent.records / seconds, 1),
             "bytes_per_s": round(sent.bytes / seconds, 1),
+            "target": asdict(self.target),
+            "late_s": round(self.late_s, 3),
+            "log_ended_before_s": self.short_s,
             "throttled_ms": self.throttled_ms,
             "reconnects": self.reconnects,
             "interrupted": self.interrupted,
@@ -191,7 +252,8 @@ class Report:
 
     def packed(self) -> dict[str, Any]:
         """The report as JSON with the whole histograms, for :meth:`unpacked` in another process."""
-        packed = {**self.to_json(), "signal": self.signal, "began": self.began}
+        packed = {**self.to_json(), "signal": self.signal, "began": self.began, "short_s": self.short_s}
+        packed["by_second"] = [(at, one.answered, one.latencies_us.tolist()) for at, one in self.by_second.items()]
         for name, topic in self.topics.items():
             packed["topics"][name]["histogram"] = topic.latency.encode().decode("ascii")
         return packed
@@ -200,6 +262,8 @@ class Report:
     def unpacked(packed: Mapping[str, Any]) -> Report:
         """The report from :meth:`packed`."""
         report = Report(**{one.name: packed[one.name] for one in fields(Report) if one.name != "topics"})
+        report.target = Rate(**packed["target"])
+        report.by_second = {at: Second(count, array("q", those)) for at, count, those in packed["by_second"]}
         for name, told in packed["topics"].items():
             topic = report.topic(name)
             topic.sent, topic.converted, topic.dropped = (
@@ -224,8 +288,12 @@ class Report:
             f"{what}: {_counted(sent)} in {self.seconds:.1f} s "
             f"({sent.records / seconds:.0f} records/s, {sent.bytes / 1e6 / seconds:.1f} MB/s)"
         )
+        if self.target != Rate():
+            yield self._reached(seconds)
         for name, topic in sorted(self.topics.items()):
             yield from _topic_lines(name, topic)
+        if self.short_s is not None:
+            yield f"the log ended after {self.seconds:.1f} s of {self.short_s:g} s; add --loop to send it again"
         if self.reconnects:
             yield f"connections opened again: {self.reconnects}"
         if self.throttled_ms:
@@ -234,6 +302,16 @@ class Report:
             yield f"ended early: {self.failure}"
         elif self.interrupted:
             yield "ended early: interrupted"
+
+    def _reached(self, seconds: float) -> str:
+        target, sent = self.target, self.sent
+        if target.bytes_per_s is not None:
+            reached = f"target {target.bytes_per_s / 1e6:,.1f} MB/s, reached {sent.bytes / 1e6 / seconds:,.1f} MB/s"
+        else:
+            reached = f"target {target.records_per_s:,.0f}/s, reached {sent.records / seconds:,.0f}/s"
+        return reached + (
+            f"; the rate was not reached: at the end, batches were {self.late_s:.1f} s late" if self.is_late else ""
+        )
 
 
 def _counted(count: Count) -> str:

@@ -1,4 +1,4 @@
-"""Runs a replay: all partitions in one event loop, with one report."""
+"""Runs a replay or a load: all partitions in one event loop, with one report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 import signal
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -19,9 +19,10 @@ from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.replay.batches import Batch, Part, Step, find_parts, steps
 from kfuzz.replay.choices import Settings
-from kfuzz.replay.pace import Pace
+from kfuzz.replay.made import Load, load_sources
+from kfuzz.replay.pace import Bounds, Pace
 from kfuzz.replay.report import Report, require_histogram
-from kfuzz.replay.sending import DRAIN_S, Sender
+from kfuzz.replay.sending import DRAIN_S, Sender, Source
 
 PROGRESS_S: Final = 0.25
 # A replay without a duration. The event loop takes no timer that is much longer.
@@ -39,8 +40,35 @@ def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int
     Raises ``UsageError`` if the broker cannot be reached, lacks a topic or its partitions, refuses the user, or if a
     file cannot be read. Whatever happens later is in the report.
     """
+    walks: list[Iterator[Step]] = [_walk(part, settings) for part in parts]
+    if settings.speed is not None and settings.first_timestamp is None:
+        started = [_started(part, settings) for part in parts]
+        settings = replace(settings, first_timestamp=_first([begun for begun, _ in started]))
+        walks = [itertools.chain(begun, rest) for begun, rest in started]
+    total = sum(part.size for part in parts) or 1
+    wanted = wanted_partitions(parts, settings)
+    sources = [
+        Source(settings.names.get(part.topic, part.topic), part.partition, walk, part.size / total)
+        for part, walk in zip(parts, walks, strict=True)
+    ]
+    return send(sources, wanted, settings, set_done)
+
+
+def run_load(load: Load, settings: Settings, *, set_done: Callable[[int], None] = lambda done: None) -> Report:
+    """Send a workload without end, and report what happened. Errors, Ctrl-C and ``set_done`` as for :func:`replay`."""
+    sources, wanted, settings = load_sources(load, settings)
+    return send(sources, wanted, settings, set_done)
+
+
+def send(
+    sources: Sequence[Source],
+    wanted: Mapping[str, int],
+    settings: Settings,
+    set_done: Callable[[int], None] = lambda done: None,
+) -> Report:
+    """Send the sources to topics with at least the ``wanted`` partitions. Errors and ``set_done`` as for `replay`."""
     require_histogram()
-    return asyncio.run(_replay(parts, settings, set_done))
+    return asyncio.run(_send(sources, wanted, settings, set_done))
 
 
 def prepare_topics(parts: Sequence[Part], settings: Settings) -> None:
@@ -97,7 +125,23 @@ def first_timestamp(parts: Sequence[Part], settings: Settings) -> int:
 
 
 def _walk(part: Part, settings: Settings) -> Iterator[Step]:
-    return steps(part.segments, convert=settings.convert, limits=settings.limits)
+    """The steps of a partition; with ``settings.loop`` again and again, each time with later timestamps."""
+    passed_ms = 0
+    while True:
+        first_ms = last_ms = None
+        has_batch = False
+        for step in steps(part.segments, convert=settings.convert, limits=settings.limits):
+            if isinstance(step, Batch):
+                has_batch = True
+                if step.timestamp >= 0:
+                    first_ms = step.timestamp if first_ms is None else first_ms
+                    last_ms = max(step.timestamp, last_ms or 0)
+                    step.timestamp += passed_ms
+            yield step
+        if not settings.loop or not has_batch:
+            return
+        if first_ms is not None and last_ms is not None:
+            passed_ms += last_ms - first_ms + 1
 
 
 def _started(part: Part, settings: Settings) -> tuple[list[Step], Iterator[Step]]:
@@ -116,48 +160,44 @@ def _first(begun: Sequence[Sequence[Step]]) -> int:
     return min(found, default=0)
 
 
-async def _replay(parts: Sequence[Part], settings: Settings, set_done: Callable[[int], None]) -> Report:
-    report = Report()
+async def _send(
+    sources: Sequence[Source], wanted: Mapping[str, int], settings: Settings, set_done: Callable[[int], None]
+) -> Report:
+    # Other processes may have other parts of the rate.
+    report = Report(target=settings.rate.part(round(sum(source.share for source in sources), 9)))
 
     def count_reconnect() -> None:
         report.reconnects += 1
 
-    walks: list[Iterator[Step]] = [_walk(part, settings) for part in parts]
-    if settings.speed is not None and settings.first_timestamp is None:
-        started = [_started(part, settings) for part in parts]
-        settings = replace(settings, first_timestamp=_first([begun for begun, _ in started]))
-        walks = [itertools.chain(begun, rest) for begun, rest in started]
     cluster = Cluster(settings, count_reconnect)
     try:
-        wanted = wanted_partitions(parts, settings)
         try:
             async with asyncio.timeout(settings.duration_s):
                 await cluster.open()
                 await cluster.prepare(wanted)
         except TimeoutError:
             raise UsageError(f"no broker was ready within {settings.duration_s:g} s, so nothing was sent") from None
-        pace = Pace(settings, settings.first_timestamp or 0)
+        bounds = Bounds(settings, settings.first_timestamp or 0)
         senders = [
             Sender(
                 settings,
                 cluster,
-                pace,
+                Pace(bounds, source.share, number / len(sources), source.gap),
                 report,
-                settings.names.get(part.topic, part.topic),
-                part.partition,
+                source.topic,
+                source.partition,
                 number % settings.connections,
-                walk,
+                source.steps,
             )
-            for number, (part, walk) in enumerate(zip(parts, walks, strict=True))
+            for number, source in enumerate(sources)
         ]
         # Every topic has a report, also if nothing of it is reached.
         for sender in senders:
             report.topic(sender.topic)
-        began = time.monotonic()
         report.began = time.time()
 
         def end() -> None:
-            pace.stopping.set()
+            bounds.stop()
             cluster.end()
 
         def progress() -> None:
@@ -170,7 +210,12 @@ async def _replay(parts: Sequence[Part], settings: Settings, set_done: Callable[
             if not settings.acks and report.failure is None:
                 await _run_all([_drained(cluster, report)], cluster, end, report, progress)
             timer.cancel()
-        report.seconds = time.monotonic() - began
+        report.seconds = time.monotonic() - bounds.began
+        if bounds.stopped is not None:
+            due = [sender.pace.due for sender in senders if not sender.ended and sender.pace.due is not None]
+            report.late_s = max(0.0, bounds.stopped - min(due, default=inf))
+        elif report.failure is None:
+            report.short_s = settings.duration_s
     finally:
         await cluster.close()
     return report

@@ -30,10 +30,10 @@ from kfuzz.client.protocol import (
     throttle_ms,
 )
 from kfuzz.mapped import require_whole
-from kfuzz.replay.batches import EMPTY, Batch, Left, Marker, Step, set_producer
+from kfuzz.replay.batches import EMPTY, Batch, Left, Marker, Step, set_newest, set_producer
 from kfuzz.replay.choices import Settings
-from kfuzz.replay.pace import Pace
-from kfuzz.replay.report import Count, Report, TopicReport
+from kfuzz.replay.pace import Gap, Pace
+from kfuzz.replay.report import LATENCY_US_MAX, Count, Report, TopicReport
 
 # A broker remembers the last five batches of a producer. Only these it knows again when they come twice.
 REMEMBERED: Final = 5
@@ -69,22 +69,34 @@ class Producer:
 class Sent:
     """A batch on its way. ``number`` counts the batches of the partition.
 
+    ``due`` is when it was due, on the clock of ``time.monotonic``; without a rate, when it was first sent.
     ``doubtful``: whether it may have been appended though the answer was an error.
     """
 
     number: int
     batch: Batch
     producer: Producer | None
+    due: float | None
     sequence: int = -1
     attempts: int = 0
-    began_ns: int = 0
     error: int = 0
     doubtful: bool = False
 
 
 @dataclass(slots=True)
+class Source:
+    """The steps for one partition. ``topic`` is the broker's; ``share`` and ``gap`` are those of :class:`Pace`."""
+
+    topic: str
+    partition: int
+    steps: Iterator[Step]
+    share: float = 1.0
+    gap: Gap | None = None
+
+
+@dataclass(slots=True)
 class Sender:
-    """Replays one partition. ``topic`` is the broker's. ``connection`` is the number of the connection to use."""
+    """Sends one partition. ``connection`` is the number of the connection to use."""
 
     settings: Settings
     cluster: Cluster
@@ -105,7 +117,7 @@ class Sender:
     _change: asyncio.Event = field(default_factory=asyncio.Event)
     _numbers: int = 0
     _latest: int = 0
-    _ended: bool = False
+    ended: bool = False
 
     @property
     def topic_report(self) -> TopicReport:
@@ -113,7 +125,7 @@ class Sender:
         return self.report.topic(self.topic)
 
     async def run(self) -> None:
-        """Replay the partition to its end, or to the end of the replay."""
+        """Send the partition to its end, or to the end of the run."""
         for number, step in enumerate(self.steps):
             if number % YIELD_STEPS == 0:
                 # Steps that send nothing wait for nothing, so nothing else would run.
@@ -121,7 +133,7 @@ class Sender:
             if isinstance(step, Batch):
                 if not await self.pace.wait_for(step) or not await self._replay(step):
                     break
-            elif self.pace.stopping.is_set():
+            elif self.pace.bounds.stopping.is_set():
                 break
             elif isinstance(step, Marker):
                 await self._end(step)
@@ -129,7 +141,7 @@ class Sender:
                 self._leave(step)
             self.passed_bytes += step.log_bytes
         else:
-            self._ended = True
+            self.ended = True
         await self._wait_for_answers()
         await self._finish()
 
@@ -156,7 +168,10 @@ class Sender:
                 self._fail(batch, TRANSACTION_LOST)
                 return True
         self._numbers += 1
-        return await self._send(Sent(self._numbers, batch, producer))
+        if self.settings.restamp:
+            late_s = 0.0 if self.pace.due is None else time.monotonic() - self.pace.due
+            set_newest(batch.data, round((time.time() - late_s) * 1000))
+        return await self._send(Sent(self._numbers, batch, producer, self.pace.due))
 
     def _fail(self, batch: Batch, error: str) -> None:
         self.topic_report.failed.setdefault((self.partition, error), Count()).add(1, batch.records, len(batch.data))
@@ -241,7 +256,8 @@ class Sender:
             self._forms[transactional_id, version] = form
         number = link.next_number()
         pieces = form.around(number, batch.data)
-        sent.began_ns = time.perf_counter_ns()
+        if sent.due is None:
+            sent.due = time.monotonic()
         if not acks:
             link.send(number, pieces, None)
             self._acknowledged(sent, None)
@@ -251,7 +267,6 @@ class Sender:
         link.send(number, pieces, lambda answer: self._answered(link, version, sent, answer))
 
     def _answered(self, link: Link, version: int, sent: Sent, answer: bytes | None) -> None:
-        now_ns = time.perf_counter_ns()
         self._flying -= 1
         self._change.set()
         sent.error = LOST
@@ -269,11 +284,11 @@ class Sender:
                     link.lose("the answer to Produce has no partition", "garbled")
         if sent.error in (0, DUPLICATE):
             sent.error = 0
-            self._acknowledged(sent, now_ns)
+            self._acknowledged(sent, time.monotonic())
         else:
             self._failed.append(sent)
 
-    def _acknowledged(self, sent: Sent, now_ns: int | None) -> None:
+    def _acknowledged(self, sent: Sent, now: float | None) -> None:
         topic, batch = self.topic_report, sent.batch
         if sent.producer is not None:
             sent.producer.known = True
@@ -283,8 +298,10 @@ class Sender:
         if sent.number < self._latest:
             topic.reordered += batch.records
         self._latest = max(self._latest, sent.number)
-        if now_ns is not None:
-            topic.latency.record_value(max(1, (now_ns - sent.began_ns) // 1000))
+        if now is not None and sent.due is not None:
+            latency_us = max(1, round((now - sent.due) * 1e6))
+            topic.latency.record_value(min(latency_us, LATENCY_US_MAX))
+            self.report.answered(batch.records, now - self.pace.bounds.began, latency_us)
 
     async def _changed(self) -> None:
         """Wait for the next answer."""
@@ -426,7 +443,7 @@ class Sender:
         for producer in self._producers.values():
             if producer.lost:
                 await self._close(producer, "cut")
-            elif producer.open and self._ended:
+            elif producer.open and self.ended:
                 self.topic_report.transactions["open"] += 1
             elif producer.open:
                 await self._close(producer, "cut")

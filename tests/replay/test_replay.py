@@ -39,7 +39,7 @@ from kfuzz.replay import (
     replay,
 )
 from kfuzz.replay.batches import Batch, Left, set_producer, steps
-from kfuzz.replay.pace import Pace
+from kfuzz.replay.pace import Bounds, Pace
 
 NOT_LEADER = 6
 TOO_LARGE = 10
@@ -379,12 +379,12 @@ def test_a_fenced_producer_loses_its_transaction_and_continues_with_the_next(tmp
 # ------------------------------------------------------------------------------------------------- pace and bounds
 
 
-def paced(monkeypatch: pytest.MonkeyPatch, settings: Settings, batches: list[tuple[int, int]]) -> list[float]:
+def paced(monkeypatch: pytest.MonkeyPatch, settings: Settings, batches: list[tuple[int, int]]) -> list[float | None]:
     """When batches of so many records, with these timestamps, are due after the start, if nothing takes time."""
     monkeypatch.setattr("kfuzz.replay.pace.time.monotonic", lambda: 100.0)
-    pace = Pace(settings, settings.first_timestamp or 0)
+    pace = Pace(Bounds(settings, settings.first_timestamp or 0))
     made = [Batch(memoryview(bytes(1000)), count, -1, False, timestamp, 0) for count, timestamp in batches]
-    return [round(pace._due(one) - 100.0, 6) for one in made]
+    return [due if (due := pace._due(one)) is None else round(due - 100.0, 6) for one in made]
 
 
 def test_a_rate_and_a_speed_say_when_a_batch_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,12 +393,12 @@ def test_a_rate_and_a_speed_say_when_a_batch_is_due(monkeypatch: pytest.MonkeyPa
     assert paced(monkeypatch, Settings(address, rate=parse_rate("20")), three) == [0, 0.5, 2.5]
     assert paced(monkeypatch, Settings(address, rate=parse_rate("2kB/s")), three) == [0, 0.5, 1]
     by_speed = Settings(address, speed=parse_speed("10x"), first_timestamp=5000)
-    assert paced(monkeypatch, by_speed, [*three, (1, -1)]) == [0, 0.1, 0.05, 0]
-    assert paced(monkeypatch, Settings(address), three) == [0, 0, 0]
+    assert paced(monkeypatch, by_speed, [*three, (1, -1)]) == [0, 0.1, 0.05, None]
+    assert paced(monkeypatch, Settings(address), three) == [None, None, None]
 
 
 def test_words_for_rates_speeds_and_times() -> None:
-    assert parse_rate("50000") == parse_rate("50000/s") == Rate(records_per_s=50000)
+    assert parse_rate("50000") == parse_rate("50000/s") == parse_rate("50k/s") == Rate(records_per_s=50000)
     assert parse_rate("20MB/s") == parse_rate("20 MB") == Rate(bytes_per_s=20_000_000)
     assert (parse_duration("90"), parse_duration("1.5m"), parse_duration("200ms")) == (90, 90, 0.2)
     for parse, word in [(parse_rate, "fast"), (parse_rate, "0"), (parse_speed, "x"), (parse_duration, "5w")]:
