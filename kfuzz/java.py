@@ -12,6 +12,18 @@ def wrap64(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
+def text_hash(text: str) -> int:
+    """``String.hashCode`` of characters that take one ``char`` in Java.
+
+    >>> text_hash("group-7"), text_hash("Aa") == text_hash("BB")
+    (506340056, True)
+    """
+    code = 0
+    for char in text:
+        code = code * 31 + ord(char) & 0xFFFFFFFF
+    return code - (code >> 31 << 32)
+
+
 def hash_map_order(keys: Iterable[int]) -> list[int]:
     """Different non-negative 64-bit ``keys`` in the order in which Java's ``HashMap<Long, …>`` returns them.
 

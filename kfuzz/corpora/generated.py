@@ -153,10 +153,9 @@ def segment_ids(
         if not fnmatchcase(topic.topic.name, topics):
             continue
         first = 0 if low is None else max(0, low // topic.offsets_per_segment)
-        last = topic.segments_per_partition - 1
-        last = last if high is None else min(last, high // topic.offsets_per_segment)
-        for number in range(topic.topic.partitions):
-            begin = topic.first_id + number * topic.segments_per_partition
+        for number in topic.partitions:
+            begin, last = topic.first_id_of(number), topic.segments(number) - 1
+            last = last if high is None else min(last, high // topic.offsets_per_segment)
             if first <= last and partitions(topic.topic.name, number):
                 yield range(begin + first, begin + last + 1)
 

@@ -355,7 +355,7 @@ def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:
     """Each partition's directory, and the content of its ``LeaderEpochCheckpointFile``, version 0."""
     for planned in plan.topics:
         text = checkpoint_text(planned.leader_epochs())
-        for partition in range(planned.topic.partitions):
+        for partition in planned.partitions:
             yield f"{planned.topic.name}-{partition}", text
 
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
 from kfuzz.corpora.json_values import program
+from kfuzz.corpora.own import Contents, contents_of
 from kfuzz.corpora.workload import (
     BATCH_BYTES_MAX,
     MIB,
@@ -45,6 +47,8 @@ OVERHEADS = {
     kind: MESSAGE_AT[magic]["key_length"] + MESSAGE_LENGTHS_BYTES for magic, kind in enumerate((MAGIC_0, MAGIC_1))
 }
 HEADER_KEY_BYTES = 8
+# About what a record takes besides its key and value: attributes, and varints for lengths, deltas and headers.
+RECORD_BYTES = 10
 # The size of a segment if the workload does not give it; the larger one is for corpora above MANY_BYTES.
 SEGMENT_BYTES, MANY_BYTES = 64 * MIB, 1 << 40
 # Kafka's indexes store int32 offsets, relative to the segment's first offset, and int32 file positions.
@@ -154,6 +158,40 @@ class _TopicPlan:
         return self.offsets_per_partition - self.first_offset(self.segments_per_partition - 1)
 
     @property
+    def partitions(self) -> Sequence[int]:
+        """The partitions that have records."""
+        return range(self.topic.partitions)
+
+    def segments(self, partition: int) -> int:
+        """The number of segments of a partition."""
+        return self.segments_per_partition
+
+    def offsets(self, partition: int) -> int:
+        """The number of offsets of a partition."""
+        return self.offsets_per_partition
+
+    def first_id_of(self, partition: int) -> int:
+        """The id of a partition's first segment."""
+        return self.first_id + partition * self.segments_per_partition
+
+    def place(self, segment_id: int) -> tuple[int, int]:
+        """The partition of a segment, and its number there."""
+        return divmod(segment_id - self.first_id, self.segments_per_partition)
+
+    def end(self, partition: int, index: int) -> int:
+        """The offset after a segment."""
+        is_last = index == self.segments(partition) - 1
+        return self.offsets(partition) if is_last else self.first_offset(index + 1)
+
+    def streams(self, partition: int, index: int) -> tuple[Stream, ...]:
+        """Each producer's part of a segment."""
+        old, offsets = _old_of(self.old, index), self.end(partition, index) - self.first_offset(index)
+        if old is not None:
+            return (Stream(old.kind, records=offsets),)
+        is_last = index == self.segments(partition) - 1
+        return self.writers.streams(partition, index - self.old_segments, offsets, is_last=is_last)
+
+    @property
     def records_per_topic(self) -> int:
         """The number of data records in all partitions."""
         writers, count = self.writers, self.topic.partitions
@@ -180,6 +218,68 @@ class _TopicPlan:
         clock, first = clock_of(times), first_units(times, self.offsets_per_partition - 1)
         last = first + (self.offsets_per_partition - 1) * clock.units_per_offset
         return clock.moment(first).ms, clock.moment(last).ms
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnPlan(_TopicPlan):
+    """One of Kafka's own topics. Partitions differ, and ``offsets_per_partition`` is the number of the longest one.
+
+    ``first_ids`` has the id of the first segment of each partition, and at last the id after all of them.
+    """
+
+    contents: tuple[Contents, ...]
+    first_ids: tuple[int, ...]
+
+    @staticmethod
+    def of(topic: Topic, workload: Workload, first_id: int, place: str) -> _OwnPlan:
+        """Raises ``UsageError`` if there are no records, or if they are too large for a batch."""
+        contents = contents_of(topic, seed_of(workload.seed, topic.name))
+        sizes = [size for one in contents for _, size in one.sizes()]
+        if not sizes:
+            raise UsageError(f"{place}: these things have no records; raise things.changes")
+        largest = max(sizes) + RECORD_BYTES
+        if topic.batches.records.max * largest > BATCH_BYTES_MAX:
+            raise UsageError(
+                f"{place}: a batch may take more than {show_size(BATCH_BYTES_MAX)}; lower batches.records "
+                f"({topic.batches.records.max}) or the numbers in things"
+            )
+        each = max(1, math.floor(workload.segment_bytes / (largest + BATCH_HEADER_SIZE / topic.batches.records.max)))
+        counts = [-(-one.count // each) for one in contents]
+        return _OwnPlan(
+            topic=topic,
+            first_id=first_id,
+            offsets_per_partition=max(one.count for one in contents),
+            offsets_per_segment=each,
+            segments_per_partition=max(counts),
+            writers=Writers(topic, workload.seed, 1, each),
+            old=(),
+            contents=contents,
+            first_ids=tuple(accumulate(counts, initial=first_id)),
+        )
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        return [at for at, one in enumerate(self.contents) if one.count]
+
+    def segments(self, partition: int) -> int:
+        return self.first_ids[partition + 1] - self.first_ids[partition]
+
+    def offsets(self, partition: int) -> int:
+        return self.contents[partition].count
+
+    def first_id_of(self, partition: int) -> int:
+        return self.first_ids[partition]
+
+    def place(self, segment_id: int) -> tuple[int, int]:
+        partition = bisect_right(self.first_ids, segment_id) - 1
+        return partition, segment_id - self.first_ids[partition]
+
+    def streams(self, partition: int, index: int) -> tuple[Stream, ...]:
+        return ()
+
+    @property
+    def records_per_topic(self) -> int:
+        return sum(one.count for one in self.contents)
 
 
 def _old_of(old: tuple[_Old, ...], index: int) -> _Old | None:
@@ -231,11 +331,17 @@ class Plan:
 
     def __init__(self, workload: Workload, name: str = "the workload") -> None:
         self.workload = workload = decided(workload)
-        weights = sum(topic.weight for topic in workload.topics)
+        weights = sum(topic.weight for topic in workload.topics if not topic.is_own)
         self.topics: list[_TopicPlan] = []
         first_id, producer_id = 0, 1
         for at, topic in enumerate(workload.topics):
             place = f"{name}: topics[{at}] ({topic.name})"
+            if topic.is_own:
+                own = _OwnPlan.of(topic, workload, first_id, place)
+                _check_timestamps(own, place)
+                self.topics.append(own)
+                first_id = own.first_ids[-1]
+                continue
             _check_batch(topic, place)
             old = tuple(
                 _Old(kind, count, _offsets_in(workload, topic, kind), offset_bytes_mean(topic, kind))
@@ -290,21 +396,19 @@ class Plan:
 
     def _place(self, segment_id: int) -> tuple[_TopicPlan, int, int]:
         chosen = self.topics[bisect_right(self._first_ids, segment_id) - 1]
-        return chosen, *divmod(segment_id - chosen.first_id, chosen.segments_per_partition)
+        return chosen, *chosen.place(segment_id)
 
     def bounds(self, segment_id: int) -> tuple[str, int, int]:
         """The path of a segment, its first and its last offset: ``plan[segment_id]`` has them too, but costs more."""
         chosen, partition, index = self._place(segment_id)
         first = chosen.first_offset(index)
-        is_last = index == chosen.segments_per_partition - 1
-        last = (chosen.offsets_per_partition if is_last else chosen.first_offset(index + 1)) - 1
-        return f"{chosen.topic.name}-{partition}/{first:020d}.log", first, last
+        return f"{chosen.topic.name}-{partition}/{first:020d}.log", first, chosen.end(partition, index) - 1
 
     def stems(self, directory: str) -> Iterator[str]:
         """The names of the segments in a partition's directory, without suffix, in the plan's order."""
-        topic = directory.rpartition("-")[0]
+        topic, _, partition = directory.rpartition("-")
         plan = next(one for one in self.topics if one.topic.name == topic)
-        return (f"{plan.first_offset(index):020d}" for index in range(plan.segments_per_partition))
+        return (f"{plan.first_offset(index):020d}" for index in range(plan.segments(int(partition))))
 
     def carried(self, segment_id: int, larger: Plan) -> int | None:
         """The id in ``larger``, a plan of the same workload with a larger size, of a segment that is equal there.
@@ -313,24 +417,18 @@ class Plan:
         """
         ours, partition, index = self._place(segment_id)
         theirs = larger.topics[bisect_right(self._first_ids, segment_id) - 1]
-        if index == ours.segments_per_partition - 1:
+        if index == ours.segments(partition) - 1:
             return None
-        return theirs.first_id + partition * theirs.segments_per_partition + index
+        return theirs.first_id_of(partition) + index
 
     def directories(self) -> list[str]:
         """The partitions' directories, in the plan's order."""
-        return [f"{plan.topic.name}-{at}" for plan in self.topics for at in range(plan.topic.partitions)]
+        return [f"{plan.topic.name}-{at}" for plan in self.topics for at in plan.partitions]
 
 
 def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *, alone: bool = False) -> Segment:
     """``alone``: without ``before``. A transaction crosses one boundary at most, so one segment before is enough."""
-    is_last = index == plan.segments_per_partition - 1
-    old, first_offset = _old_of(plan.old, index), plan.first_offset(index)
-    offsets = (plan.offsets_per_partition if is_last else plan.first_offset(index + 1)) - first_offset
-    if old is None:
-        streams = plan.writers.streams(partition, index - plan.old_segments, offsets, is_last=is_last)
-    else:
-        streams = (Stream(old.kind, records=offsets),)
+    first_offset, streams = plan.first_offset(index), plan.streams(partition, index)
     continues = any(stream.continues for stream in streams)
     times = plan.topic.timestamps
     if not times.resolved:
@@ -342,14 +440,13 @@ def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *
         partition=partition,
         index=index,
         first_offset=first_offset,
-        offsets=offsets,
+        offsets=plan.end(partition, index) - first_offset,
         seed=seed_of(workload.seed, plan.topic.name, partition, index),
         key_seed=seed_of(workload.seed, plan.topic.name),
         streams=streams,
-        is_last=is_last,
+        is_last=index == plan.segments(partition) - 1,
         before=_segment(workload, plan, partition, index - 1, alone=True) if continues and not alone else None,
-        first_units=first_units(times, plan.offsets_per_partition - 1)
-        + first_offset * clock_of(times).units_per_offset,
+        first_units=first_units(times, plan.offsets(partition) - 1) + first_offset * clock_of(times).units_per_offset,
     )
 
 
@@ -363,6 +460,11 @@ def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:
 
     With ``kind`` MAGIC_0 or MAGIC_1: of a segment that has only messages of that format.
     """
+    if topic.is_own:
+        parts = [part for one in contents_of(topic, 0) for part in one.sizes()]
+        total = sum(count for count, _ in parts)
+        overhead = RECORD_BYTES + BATCH_HEADER_SIZE / topic.batches.records.max
+        return overhead + sum(count * size for count, size in parts) / max(1, total)
     content = (1 - topic.keys.null_share) * topic.keys.size.mean
     content += (1 - _value_nulls(topic)) * _value_bytes_mean(topic)
     if kind in OVERHEADS:

@@ -15,6 +15,7 @@ from threading import Event
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, sums_of
 from kfuzz.corpora.manifest import Row, codec_versions
+from kfuzz.corpora.own_log import OwnSynthesiser
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.words import PHRASES
@@ -73,19 +74,19 @@ def write_segment(
     )
 
 
-def _labels(segment: Segment, making: Synthesiser) -> list[Label]:
+def _labels(segment: Segment, making: Synthesiser | OwnSynthesiser) -> list[Label]:
     if not making.labels:
         return []
     vectors = hostile_of(segment.topic.adversarial)
     return [Label.of(segment.path, at, offset, vectors[number]) for at, _, offset, number in making.labels]
 
 
-def _producers(making: Synthesiser) -> dict[int, Producer]:
+def _producers(making: Synthesiser | OwnSynthesiser) -> dict[int, Producer]:
     return {fields[0]: Producer(*fields) for fields in making.producers()}
 
 
 def _known_producers(
-    segment: Segment, segment_id: int, workload: Workload, making: Synthesiser, cancelled: Event | None
+    segment: Segment, segment_id: int, workload: Workload, making: Synthesiser | OwnSynthesiser, cancelled: Event | None
 ) -> Iterable[Producer]:
     """The producers that wrote to ``segment`` or before it, for its snapshot.
 
@@ -106,8 +107,10 @@ def _known_producers(
     return found.values()
 
 
-def synthesiser(segment: Segment, index_interval_bytes: int) -> Synthesiser:
+def synthesiser(segment: Segment, index_interval_bytes: int) -> Synthesiser | OwnSynthesiser:
     """The generator of the bytes of ``segment``, not begun yet."""
+    if segment.topic.is_own:
+        return OwnSynthesiser(segment, index_interval_bytes)
     return Synthesiser(segment, index_interval_bytes, batch_bytes_max(segment.topic), PHRASES, compress)
 
 
@@ -118,7 +121,7 @@ def _until(cancelled: Event | None, chunks: Iterator[memoryview]) -> Iterator[me
         yield chunk
 
 
-def _chunks(making: Synthesiser) -> Iterator[memoryview]:
+def _chunks(making: Synthesiser | OwnSynthesiser) -> Iterator[memoryview]:
     """The log in chunks of a reused buffer. Each chunk is valid only until the next is requested."""
     while used := making.fill():
         yield making.view[:used]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from kfuzz.corpora.json_values import JSON_FIELDS, Field, check_fields, field_definitions
+from kfuzz.corpora.own_things import KINDS, Things, check_own
 from kfuzz.corpora.quantities import (
     LATER,
     MOMENT,
@@ -241,6 +242,8 @@ class Adversarial:
 class Topic:
     """One topic of the corpus; ``weight`` sets its part of the corpus' size.
 
+    With another ``kind`` than ``records`` it is one of Kafka's own topics, about so many ``things``.
+
     ``leader_epoch_offsets``: after so many offsets, a partition takes the next leader epoch (0: never).
     """
 
@@ -258,6 +261,13 @@ class Topic:
     legacy: Annotated[Legacy, table_of(Legacy)] = Legacy()
     compaction: Annotated[Compaction, table_of(Compaction)] = Compaction()
     adversarial: Annotated[Adversarial, table_of(Adversarial)] = Adversarial()
+    kind: Annotated[str, choice("records", *KINDS)] = "records"
+    things: Annotated[Things, table_of(Things)] = Things()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of Kafka's own topics, made of numbers of things and not of the workload's size."""
+        return self.kind in KINDS
 
     @property
     def compressing_codecs(self) -> list[str]:
@@ -310,6 +320,7 @@ def parse(text: str, name: str) -> Workload:
     """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name."""
     workload = read(load_toml(text, name, remedy="correct it there"), name)
     for at, topic in enumerate(workload.topics):
+        check_own(topic, f"{name}: topics[{at}]")
         _check_shares(topic, f"{name}: topics[{at}]")
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")
         _check_transactions(topic, f"{name}: topics[{at}]")
@@ -464,8 +475,10 @@ def render(workload: Workload) -> str:
     ]
     for topic in workload.topics:
         lines += ["", "[[topics]]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in _items(topic) if not _is_table(value)]
-        for key, value in _items(topic):
+        # A topic of the usual kind is written as before there were others.
+        items = [one for one in _items(topic) if topic.is_own or one[0] not in ("kind", "things")]
+        lines += [f"{key} = {_toml(value)}" for key, value in items if not _is_table(value)]
+        for key, value in items:
             if _is_table(value):
                 lines += [f"[topics.{key}]", *(f"{name} = {_toml(inner)}" for name, inner in _items(value))]
     return "\n".join(lines) + "\n"
@@ -492,7 +505,7 @@ def _toml(value: object) -> str:
     if isinstance(value, str):
         # Texts are printable, and TOML's escapes for those are JSON's.
         return json.dumps(value, ensure_ascii=False)
-    return repr(value)
+    return repr(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _name(key: str) -> str:

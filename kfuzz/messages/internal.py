@@ -20,7 +20,7 @@ from typing import Any, Final
 from kfuzz.errors import MessageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST
 from kfuzz.messages.catalogues import RECORDS, catalogue
-from kfuzz.messages.codec import decode
+from kfuzz.messages.codec import decode, encode
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import Definition
 from kfuzz.wire.io.cursor import uvarint_of
@@ -108,6 +108,33 @@ def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> Inter
         error = f"the value has {len(value)} bytes; its version takes {VERSION_BYTES}"
         return InternalRecord(left, Side(values[kind].name, 0, None, error))
     return InternalRecord(left, _decoded(values[kind], version, value[VERSION_BYTES:]))
+
+
+def encode_internal(
+    topic: str, name: str, version: int, key: dict[str, Any], value: dict[str, Any] | None = None
+) -> tuple[bytes | None, bytes | None]:
+    """The key and the value of a record of ``topic``, from values as ``messages.encode`` takes them.
+
+    ``name`` is that of its definitions, without ``Key``, ``Value`` or ``Record``. ``version`` is that of the value, and a
+    value of None is a tombstone. In a topic whose records have no keys, ``key`` is empty. Raises like
+    ``messages.encode``.
+
+    >>> from kfuzz.messages.internal import encode_internal
+    >>> key, value = encode_internal("__transaction_state", "TransactionLog", 0, {"transactionalId": "tx-1"})
+    >>> key.hex(), value
+    ('0000000474782d31', None)
+    """
+    known = catalogue(RECORDS[LATEST])
+    if topic in FRAMED:
+        definition = known.find(f"{name}Record")
+        assert definition.api_key is not None
+        return None, bytes((FRAME_VERSION, definition.api_key, version)) + encode(definition, version, value or {})
+    keys = known.find(f"{name}Key")
+    assert keys.api_key is not None
+    left = keys.api_key.to_bytes(VERSION_BYTES, "big") + encode(keys, 0, key)
+    if value is None:
+        return left, None
+    return left, version.to_bytes(VERSION_BYTES, "big") + encode(known.find(f"{name}Value"), version, value)
 
 
 def _framed(topic: str, value: bytes) -> Side:
