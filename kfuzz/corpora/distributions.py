@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfuzz.corpora.clock import DAY_MS, clock_of
-from kfuzz.corpora.workload import Keys, Range, Timestamps
+from kfuzz.corpora.own_keys import own_keys
+from kfuzz.corpora.workload import Keys, Range, Timestamps, Topic
 from kfuzz.corpora.writers import threshold
 
 Numbers = npt.NDArray[np.int64]
@@ -139,24 +140,71 @@ class HotKeys:
     alike: float
 
 
-def hot_keys(keys: Keys, key_seed: int) -> HotKeys:
-    """The first keys of a topic; ``keys`` must be uniform or follow Zipf's law."""
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The numbers of a partition's own keys, the probability of each, and how many ``records`` have one of them."""
+
+    numbers: Numbers
+    shares: Shares
+    records: int
+
+
+def own_numbers(topic: Topic, key_seed: int, partition: int) -> Numbers:
+    """The numbers of a partition's own keys; ``topic`` must have a partitioner that hashes."""
+    own = own_keys(topic.keys, key_seed, topic.partitions, partition)
+    return np.frombuffer(own.order, np.uint32, own.count, 4 * own.first).astype(np.int64)
+
+
+def own_shares(topic: Topic, key_seed: int, records: Mapping[int, int]) -> list[Own]:
+    """The own keys of the partitions in ``records``, which has the number of records with a key for each of them."""
+    made = []
+    for partition, count in records.items():
+        numbers = own_numbers(topic, key_seed, partition)
+        shares = _even_shares(len(numbers), len(numbers))
+        if topic.keys.kind == "zipf":
+            weights = (numbers + 1.0) ** -topic.keys.exponent
+            shares = np.asarray(weights / math.fsum(weights), np.float64)
+        made.append(Own(numbers, shares, count))
+    return made
+
+
+def hot_keys(keys: Keys, key_seed: int, own: Sequence[Own] = ()) -> HotKeys:
+    """The first keys of a topic; ``keys`` must be uniform or follow Zipf's law, and ``own`` is all that was drawn.
+
+    Without ``own``, each partition draws from all keys.
+    """
     count = min(keys.cardinality, HOT_KEYS, max(1, HOT_BYTES // max(1, keys.size.max)))
-    made = _texts(keys.size, _cells(np.full(count, key_seed, np.uint64), np.arange(count)))
+    made = key_bytes(keys, key_seed, np.arange(count))
     ranks: dict[bytes, int] = {}
     places = np.array([ranks.setdefault(one or b"", len(ranks)) for one in made.to_pylist()])
-    each = _first_shares(keys, count)
+    others = keys.cardinality > count
+    if own:
+        every, records = np.zeros(keys.cardinality), sum(one.records for one in own)
+        for one in own:
+            every[one.numbers] = one.shares * (one.records / records)
+        each, most = every[:count], float(every[count:].max(initial=0.0))
+    else:
+        each = _first_shares(keys, count)
+        # No other key is more frequent than the last of these, except by a rounding of the draw.
+        most = float(each[-1]) + 1 / BITS if others else 0.0
     shares = np.zeros(len(ranks))
     np.add.at(shares, places, each)
-    others = keys.cardinality > count
-    # No other key is more frequent than the last of these, except by a rounding of the draw.
-    most = float(each[-1]) + 1 / BITS if others else 0.0
-    alike = count * 16.0**-keys.size.min if others else 0.0
+    alike = count * alike_share(keys) if others else 0.0
     return HotKeys(pa.array(list(ranks), pa.binary()), shares, most, alike)
 
 
-def different_keys(keys: Keys, records: int) -> tuple[float, float]:
-    """How many different keys ``records`` draws give on average, and how far that number may be from the true one."""
+def alike_share(keys: Keys) -> float:
+    """The probability that two keys have the same bytes. Letters are random, and there are 16 of them."""
+    return 0.0 if keys.type else 16.0**-keys.size.min
+
+
+def different_keys(keys: Keys, records: int, own: Sequence[Own] = ()) -> tuple[float, float]:
+    """How many different keys ``records`` draws give on average, and how far that number may be from the true one.
+
+    ``own`` is as in :func:`hot_keys`.
+    """
+    if own:
+        return sum(float(_seen(one.shares, one.records).sum()) for one in own), records * ZIPF_PRECISION + 1e-3
     if keys.kind == "uniform":
         each, more = divmod(BITS, keys.cardinality)
         counts = np.array([keys.cardinality - more, more], np.float64)
@@ -179,10 +227,15 @@ def _seen(shares: Shares, records: int) -> Shares:
 def _first_shares(keys: Keys, count: int) -> Shares:
     """The probabilities of the first ``count`` keys."""
     if keys.kind == "uniform":
-        edges = np.array([-(-at * BITS // keys.cardinality) for at in range(count + 1)], np.int64)
-        return np.asarray(np.diff(edges) / BITS, np.float64)
+        return _even_shares(keys.cardinality, count)
     ranks = np.arange(1, count + 1, dtype=np.float64)
     return np.asarray(ranks**-keys.exponent / _harmonic(keys.cardinality, keys.exponent), np.float64)
+
+
+def _even_shares(cardinality: int, count: int) -> Shares:
+    """The probabilities of the first ``count`` of uniform keys: how many numbers of 32 bits choose each."""
+    edges = -(-np.arange(count + 1, dtype=np.int64) * BITS // cardinality)
+    return np.asarray(np.diff(edges) / BITS, np.float64)
 
 
 def _steps(cardinality: int) -> tuple[Numbers, Numbers]:
@@ -212,10 +265,38 @@ def _harmonic(cardinality: int, exponent: float) -> float:
 
 def _cells(seeds: npt.NDArray[np.uint64], at: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """Number ``at`` of the sequence that begins with each seed, as ``kfuzz.corpora.draws`` has it."""
-    z = seeds + (at.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
+    return _mixed(seeds + (at.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN))
+
+
+def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return np.asarray(z ^ z >> np.uint64(31), np.uint64)
+
+
+def key_bytes(keys: Keys, key_seed: int, numbers: Numbers) -> pa.Array[Any]:
+    """The bytes of the keys with these numbers; those without a type are letters."""
+    if keys.type in ("int", "long"):
+        return _rows(numbers.astype(f">i{keys.size.min}").view(np.uint8).reshape(-1, keys.size.min))
+    cells = _cells(np.full(len(numbers), key_seed, np.uint64), numbers)
+    if keys.type is None:
+        return _texts(keys.size, cells)
+    first = _mixed(cells) & ~np.uint64(0xF000) | np.uint64(0x4000)
+    second = _mixed(~cells) & np.uint64(0x3FFFFFFFFFFFFFFF) | np.uint64(0x8000000000000000)
+    halves = np.stack([first, second], axis=1).astype(">u8").view(np.uint8)
+    digits = np.stack([halves >> 4, halves & 15], axis=2).reshape(-1, 32)
+    return _rows(np.insert(np.frombuffer(b"0123456789abcdef", np.uint8)[digits], (8, 12, 16, 20), ord("-"), axis=1))
+
+
+def _rows(rows: npt.NDArray[np.uint8]) -> pa.Array[Any]:
+    """Each row as a text of bytes."""
+    count, size = rows.shape
+    buffers = [
+        None,
+        pa.py_buffer((np.arange(count + 1, dtype=np.int32) * size).tobytes()),
+        pa.py_buffer(rows.tobytes()),
+    ]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
 
 
 def _texts(sizes: Range, keys: npt.NDArray[np.uint64]) -> pa.Array[Any]:

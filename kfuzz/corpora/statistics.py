@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -23,18 +24,23 @@ from kfuzz.corpora.clock import first_units
 from kfuzz.corpora.distributions import (
     Distribution,
     Numbers,
+    alike_share,
     chance,
     different_keys,
     drawn,
     hot_keys,
+    key_bytes,
     moments,
     moved,
+    own_numbers,
+    own_shares,
     weighed,
 )
 from kfuzz.corpora.layout import STATISTICS, WORKLOAD
+from kfuzz.corpora.partitioners import partition_of
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.verification import Corpus, Problem
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Keys, Topic
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
@@ -102,7 +108,8 @@ class _Sample:
     segments: int = 0
     last_segments: int = 0
     offsets: int = 0
-    keyed: int = 0
+    # The number of records with a key, of each partition.
+    keyed: Counter[int] = field(default_factory=Counter)
     data_records: int = 0
     keys: list[pa.Array[Any]] = field(default_factory=list)
     values_with_key: list[Numbers] = field(default_factory=list)
@@ -297,11 +304,18 @@ def _count_records(
     key_sizes, _ = beginnings(chosen.column("key"), everything)
     has_key = key_sizes >= 0
     keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
-    sample.keyed += len(keys)
+    sample.keyed[segment.partition] += len(keys)
     sample.see("keys.size", (key_sizes[has_key] < topic.keys.size.min) | (key_sizes[has_key] > topic.keys.size.max))
+    name = topic.keys.partitioner
+    if name in HASHING:
+        found = (partition_of(name, key or b"", topic.partitions) for key in keys.unique().to_pylist())
+        sample.see("keys.partitioner", np.array([one not in (None, segment.partition) for one in found], np.bool_))
     if topic.keys.kind == "sequential":
         wanted = (offsets[has_key] * topic.partitions + segment.partition) % topic.keys.cardinality
-        sample.see("keys.kind", ~_are_numbers(keys, wanted))
+        if name in HASHING:
+            own = own_numbers(topic, segment.key_seed, segment.partition)
+            wanted = own[offsets[has_key] % len(own)]
+        sample.see("keys.kind", ~_are_numbers(keys, wanted, topic.keys, segment.key_seed))
     else:
         sample.keys.append(keys)
     value_sizes = beginnings(chosen.column("value"), everything)[0].astype(np.int64)
@@ -326,9 +340,12 @@ def _count_records(
         sample.ends[1] += commits
 
 
-def _are_numbers(keys: pa.Array[Any], numbers: Numbers) -> npt.NDArray[np.bool_]:
-    """Whether each key is its number in decimal digits, with zeros in front."""
+def _are_numbers(keys: pa.Array[Any], numbers: Numbers, wanted_keys: Keys, key_seed: int) -> npt.NDArray[np.bool_]:
+    """Whether each key is its number: in decimal digits with zeros in front, or as the type of the keys says."""
     compute: Any = pc
+    if wanted_keys.type:
+        same = compute.equal(keys, key_bytes(wanted_keys, key_seed, numbers))
+        return np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)
     try:
         digits = compute.ascii_ltrim(keys.cast(pa.string()), "0")
     except pa.ArrowInvalid:
@@ -368,7 +385,7 @@ def _checks(sample: _Sample) -> Iterator[Check]:
     topic = sample.topic
     name = topic.name
     nulls = chance(topic.keys.null_share)
-    yield sample.share("keys.null_share", sample.data_records - sample.keyed, sample.data_records, nulls)
+    yield sample.share("keys.null_share", sample.data_records - sample.keyed.total(), sample.data_records, nulls)
     yield from _keys(sample)
     yield from _values(sample)
     counts = np.concatenate(sample.header_counts)
@@ -471,22 +488,25 @@ def _keys(sample: _Sample) -> Iterator[Check]:
     if not sample.keys or not sample.keyed:
         return
     compute: Any = pc
-    count, found = sample.keyed, pa.chunked_array(sample.keys)
+    count, found = sample.keyed.total(), pa.chunked_array(sample.keys)
     log = math.log(4 / sample.alarm)
-    mean, slack = different_keys(keys, count)
-    # Different keys may have equal letters, of which there are 16. Two things are random: the keys and their letters.
+    own = own_shares(topic, sample.key_seed, sample.keyed) if keys.partitioner in HASHING else []
+    mean, slack = different_keys(keys, count, own)
+    # Different keys may have equal letters. Two things are random: the keys and their letters.
     seen = min(count, keys.cardinality)
-    alike = seen * (seen - 1) / 2 * 16.0**-keys.size.min
+    alike = seen * (seen - 1) / 2 * alike_share(keys)
     letters = alike + math.sqrt(seen * log / 2) if alike > sample.alarm / 2 else 0.0
     bound = slack + math.sqrt(count * log / 2) + letters
     yield Check(topic.name, "keys.cardinality", count, mean, float(compute.count_distinct(found).as_py()), bound)
-    hot = hot_keys(keys, sample.key_seed)
+    hot = hot_keys(keys, sample.key_seed, own)
     ranks = compute.fill_null(compute.index_in(found, value_set=hot.keys), len(hot.keys)).to_numpy()
     ours = np.cumsum(np.bincount(ranks, minlength=len(hot.keys) + 1)[:-1]) / count
     distance = float(np.abs(ours - np.cumsum(hot.shares)).max())
     # Other keys may have the letters of one of these. Bernstein's inequality bounds the number of their records.
     other = hot.alike + math.sqrt(2 * hot.alike * hot.other_most * log) + hot.other_most * log / 3
     name = "keys.exponent" if keys.kind == "zipf" else "keys.kind"
+    # Draws of several distributions need Bretagnolle's constant: e times as many events.
+    log += 1 if own else 0
     yield Check(topic.name, name, count, 0.0, distance, ROUNDING + other + math.sqrt(log / (2 * count)))
 
 
