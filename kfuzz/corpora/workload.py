@@ -113,9 +113,11 @@ class Keys:
     partitioner: Annotated[str | None, choice(*PARTITIONERS)] = None
 
     def __post_init__(self) -> None:
-        if self.type is not None and self.size == Range(10, 10):
-            size = KEY_TYPES[self.type]
-            object.__setattr__(self, "size", Range(size, size))
+        if self.type is not None:
+            size = Range(KEY_TYPES[self.type], KEY_TYPES[self.type])
+            if self.size not in (size, Range(10, 10)):
+                raise Wrong(f'does not apply to keys of the type "{self.type}"', "remove it", ".size")
+            object.__setattr__(self, "size", size)
 
     @property
     def form(self) -> str:
@@ -380,10 +382,6 @@ def _check_keys(keys: Keys, place: str) -> None:
             f'{place}.exponent is {keys.exponent}, but keys.kind is "{keys.kind}"; choose the kind "zipf" or remove it'
         )
     digits = len(str(keys.cardinality - 1))
-    if keys.type is not None and keys.size != Range(KEY_TYPES[keys.type], KEY_TYPES[keys.type]):
-        raise UsageError(
-            f'{place}.size does not apply to the type "{keys.type}", which has a size of its own; remove it'
-        )
     if keys.type == "int" and keys.cardinality > INT32_MAX + 1:
         raise UsageError(
             f'{place}.cardinality is {keys.cardinality}, but there are {INT32_MAX + 1} keys of the type "int"; lower '
