@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,15 +17,17 @@ import pyarrow as pa
 
 from kfuzz.corpora.clock import DAY_MS, clock_of
 from kfuzz.corpora.own_keys import own_keys
+from kfuzz.corpora.partitioners import key_bytes
 from kfuzz.corpora.workload import Keys, Range, Timestamps, Topic
 from kfuzz.corpora.writers import threshold
 
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 Distribution = Callable[[Numbers], Shares]
+# A partition's own keys, the probability of each, and how many records have one of them.
+Own = tuple[npt.NDArray[np.uint32], Shares, int]
 
 BITS: Final = 1 << 32
-GOLDEN: Final = 0x9E3779B97F4A7C15
 # At most this many frequent keys are listed, if their bytes fit HOT_BYTES.
 HOT_KEYS: Final = 1 << 16
 HOT_BYTES: Final = 1 << 24
@@ -140,31 +142,16 @@ class HotKeys:
     alike: float
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
-    """The numbers of a partition's own keys, the probability of each, and how many ``records`` have one of them."""
-
-    numbers: Numbers
-    shares: Shares
-    records: int
-
-
-def own_numbers(topic: Topic, key_seed: int, partition: int) -> Numbers:
-    """The numbers of a partition's own keys; ``topic`` must have a partitioner that hashes."""
-    own = own_keys(topic.keys, key_seed, topic.partitions, partition)
-    return np.frombuffer(own.order, np.uint32, own.count, 4 * own.first).astype(np.int64)
-
-
 def own_shares(topic: Topic, key_seed: int, records: Mapping[int, int]) -> list[Own]:
     """The own keys of the partitions in ``records``, which has the number of records with a key for each of them."""
     made = []
     for partition, count in records.items():
-        numbers = own_numbers(topic, key_seed, partition)
-        shares = _even_shares(len(numbers), len(numbers))
+        numbers = np.frombuffer(own_keys(topic.keys, key_seed, topic.partitions, partition), np.uint32)
         if topic.keys.kind == "zipf":
             weights = (numbers + 1.0) ** -topic.keys.exponent
-            shares = np.asarray(weights / math.fsum(weights), np.float64)
-        made.append(Own(numbers, shares, count))
+            made.append((numbers, np.asarray(weights / math.fsum(weights), np.float64), count))
+        else:
+            made.append((numbers, _first_shares(replace(topic.keys, cardinality=len(numbers)), len(numbers)), count))
     return made
 
 
@@ -174,14 +161,13 @@ def hot_keys(keys: Keys, key_seed: int, own: Sequence[Own] = ()) -> HotKeys:
     Without ``own``, each partition draws from all keys.
     """
     count = min(keys.cardinality, HOT_KEYS, max(1, HOT_BYTES // max(1, keys.size.max)))
-    made = key_bytes(keys, key_seed, np.arange(count))
     ranks: dict[bytes, int] = {}
-    places = np.array([ranks.setdefault(one or b"", len(ranks)) for one in made.to_pylist()])
+    places = np.array([ranks.setdefault(one, len(ranks)) for one in key_bytes(keys, key_seed, range(count))])
     others = keys.cardinality > count
     if own:
-        every, records = np.zeros(keys.cardinality), sum(one.records for one in own)
-        for one in own:
-            every[one.numbers] = one.shares * (one.records / records)
+        every, total = np.zeros(keys.cardinality), sum(records for _, _, records in own)
+        for numbers, within, records in own:
+            every[numbers] = within * (records / total)
         each, most = every[:count], float(every[count:].max(initial=0.0))
     else:
         each = _first_shares(keys, count)
@@ -204,7 +190,7 @@ def different_keys(keys: Keys, records: int, own: Sequence[Own] = ()) -> tuple[f
     ``own`` is as in :func:`hot_keys`.
     """
     if own:
-        return sum(float(_seen(one.shares, one.records).sum()) for one in own), records * ZIPF_PRECISION + 1e-3
+        return sum(float(_seen(shares, count).sum()) for _, shares, count in own), records * ZIPF_PRECISION + 1e-3
     if keys.kind == "uniform":
         each, more = divmod(BITS, keys.cardinality)
         counts = np.array([keys.cardinality - more, more], np.float64)
@@ -227,15 +213,10 @@ def _seen(shares: Shares, records: int) -> Shares:
 def _first_shares(keys: Keys, count: int) -> Shares:
     """The probabilities of the first ``count`` keys."""
     if keys.kind == "uniform":
-        return _even_shares(keys.cardinality, count)
+        edges = -(-np.arange(count + 1, dtype=np.int64) * BITS // keys.cardinality)
+        return np.asarray(np.diff(edges) / BITS, np.float64)
     ranks = np.arange(1, count + 1, dtype=np.float64)
     return np.asarray(ranks**-keys.exponent / _harmonic(keys.cardinality, keys.exponent), np.float64)
-
-
-def _even_shares(cardinality: int, count: int) -> Shares:
-    """The probabilities of the first ``count`` of uniform keys: how many numbers of 32 bits choose each."""
-    edges = -(-np.arange(count + 1, dtype=np.int64) * BITS // cardinality)
-    return np.asarray(np.diff(edges) / BITS, np.float64)
 
 
 def _steps(cardinality: int) -> tuple[Numbers, Numbers]:
@@ -261,58 +242,3 @@ def _harmonic(cardinality: int, exponent: float) -> float:
         )
         total += area + (high**-exponent - low**-exponent) / 2
     return total
-
-
-def _cells(seeds: npt.NDArray[np.uint64], at: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Number ``at`` of the sequence that begins with each seed, as ``kfuzz.corpora.draws`` has it."""
-    return _mixed(seeds + (at.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN))
-
-
-def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ z >> np.uint64(31), np.uint64)
-
-
-def key_bytes(keys: Keys, key_seed: int, numbers: Numbers) -> pa.Array[Any]:
-    """The bytes of the keys with these numbers; those without a type are letters."""
-    if keys.type in ("int", "long"):
-        return _rows(numbers.astype(f">i{keys.size.min}").view(np.uint8).reshape(-1, keys.size.min))
-    cells = _cells(np.full(len(numbers), key_seed, np.uint64), numbers)
-    if keys.type is None:
-        return _texts(keys.size, cells)
-    first = _mixed(cells) & ~np.uint64(0xF000) | np.uint64(0x4000)
-    second = _mixed(~cells) & np.uint64(0x3FFFFFFFFFFFFFFF) | np.uint64(0x8000000000000000)
-    halves = np.stack([first, second], axis=1).astype(">u8").view(np.uint8)
-    digits = np.stack([halves >> 4, halves & 15], axis=2).reshape(-1, 32)
-    return _rows(np.insert(np.frombuffer(b"0123456789abcdef", np.uint8)[digits], (8, 12, 16, 20), ord("-"), axis=1))
-
-
-def _rows(rows: npt.NDArray[np.uint8]) -> pa.Array[Any]:
-    """Each row as a text of bytes."""
-    count, size = rows.shape
-    buffers = [
-        None,
-        pa.py_buffer((np.arange(count + 1, dtype=np.int32) * size).tobytes()),
-        pa.py_buffer(rows.tobytes()),
-    ]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
-
-
-def _texts(sizes: Range, keys: npt.NDArray[np.uint64]) -> pa.Array[Any]:
-    """The bytes of the keys with these numbers: letters from a to p."""
-    power = low = keys & np.uint64(BITS - 1)
-    for _ in range(sizes.skew - 1):
-        power = power * low >> np.uint64(32)
-    lengths = sizes.min + (np.uint64(sizes.max - sizes.min + 1) * power >> np.uint64(32)).astype(np.int64)
-    words = -(-max(sizes.max, 1) // 8)
-    made = np.empty((len(keys), words), ">u8")
-    for at in range(words):
-        made[:, at] = (_cells(keys, np.full(len(keys), at)) & np.uint64(0x0F0F0F0F0F0F0F0F)) + np.uint64(
-            0x6161616161616161
-        )
-    letters = made.view(np.uint8).reshape(len(keys), -1)
-    text = letters[np.arange(letters.shape[1]) < lengths[:, None]]
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(text.tobytes())]
-    return pa.Array.from_buffers(pa.binary(), len(keys), buffers)

@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+
 from kfuzz.corpora.workload import Keys
 
 def partition_of(partitioner: str, key: bytes, partitions: int) -> int | None:
@@ -12,3 +14,6 @@ def keys_by_partition(keys: Keys, key_seed: int, partitions: int) -> tuple[bytea
 
     Both are numbers of 32 bits. The keys of partition ``p`` end where those of ``p`` + 1 begin.
     """
+
+def key_bytes(keys: Keys, key_seed: int, numbers: Iterable[int]) -> list[bytes]:
+    """The bytes of the keys with these numbers."""

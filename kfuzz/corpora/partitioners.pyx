@@ -16,27 +16,27 @@ cdef enum:
     ANYWHERE = -1
 
 
-cdef inline uint32_t word_at(const uint8_t *p) noexcept nogil:
-    return p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24
+cdef inline uint32_t word_at(const uint8_t *p, int64_t size) noexcept nogil:
+    """The first four of ``size`` bytes as a number, lowest byte first; missing ones are 0."""
+    cdef uint32_t word = 0
+    cdef int64_t at
+    for at in range(min(size, 4)):
+        word |= <uint32_t> p[at] << 8 * at
+    return word
 
 
 cdef uint32_t murmur2(const uint8_t *p, int64_t size) noexcept nogil:
     """MurmurHash2 with the seed of ``org.apache.kafka.common.utils.Utils.murmur2``."""
+    cdef uint32_t times = 0x5bd1e995
     cdef uint32_t found = <uint32_t> 0x9747b28c ^ <uint32_t> size
     cdef uint32_t word
-    while size >= 4:
-        word = word_at(p) * <uint32_t> 0x5bd1e995
-        found = found * <uint32_t> 0x5bd1e995 ^ (word ^ word >> 24) * <uint32_t> 0x5bd1e995
-        p += 4
-        size -= 4
-    if size > 0:
-        word = p[0]
-        if size > 1:
-            word |= <uint32_t> p[1] << 8
-        if size > 2:
-            word |= <uint32_t> p[2] << 16
-        found = (found ^ word) * <uint32_t> 0x5bd1e995
-    found = (found ^ found >> 13) * <uint32_t> 0x5bd1e995
+    cdef int64_t at
+    for at in range(0, size - 3, 4):
+        word = word_at(p + at, 4) * times
+        found = found * times ^ (word ^ word >> 24) * times
+    if size & 3:
+        found = (found ^ word_at(p + (size & ~3), size & 3)) * times
+    found = (found ^ found >> 13) * times
     return found ^ found >> 15
 
 
@@ -84,3 +84,18 @@ def keys_by_partition(keys, uint64_t key_seed, uint32_t partitions):
             order[edge[place[at] + 1]] = at
             edge[place[at] + 1] += 1
     return made, edges
+
+
+def key_bytes(keys, uint64_t key_seed, numbers):
+    cdef int form = KEY_FORMS.index(keys.form)
+    cdef range_t sizes = to_range(keys.size)
+    cdef bytearray room = bytearray(keys.size.max + 8)
+    cdef char *key = PyByteArray_AS_STRING(room)
+    cdef list made = []
+    cdef uint64_t number
+    cdef int32_t size
+    for number in numbers:
+        size = size_of_key(key_seed, number, &sizes)
+        put_key(<uint8_t *> key, form, key_of(key_seed, number, form), size)
+        made.append(key[:size])
+    return made

@@ -42,17 +42,16 @@ cdef inline uint64_t block_at(const zipf_t *z, uint64_t u) noexcept nogil:
     cdef const column_t *column = &z.columns[block]
     return column.other if u - (block << z.rest_bits) >= column.limit else block
 
-cdef inline int octave_of(uint64_t block) noexcept nogil:
-    return <int> (block - SINGLE_RANKS >> BLOCKS_PER_OCTAVE_BITS) + 1
-
-# The first rank of a block of several ranks.
-cdef inline uint64_t first_of(uint64_t block, int octave) noexcept nogil:
-    return ((1 << BLOCKS_PER_OCTAVE_BITS) + (block & (1 << BLOCKS_PER_OCTAVE_BITS) - 1)) << octave
+# The first rank of a block of 2^``octave`` ranks.
+cdef inline uint64_t first_of(uint64_t block, int *octave) noexcept nogil:
+    octave[0] = <int> (block - SINGLE_RANKS >> BLOCKS_PER_OCTAVE_BITS) + 1
+    return ((1 << BLOCKS_PER_OCTAVE_BITS) + (block & (1 << BLOCKS_PER_OCTAVE_BITS) - 1)) << octave[0]
 
 # A place among a partition's ``own`` keys, the numbers of which begin with 0.
 cdef inline uint64_t zipf_place(const zipf_t *z, const uint32_t *own, uint64_t seed) noexcept nogil:
     cdef uint64_t attempt = 0
-    cdef uint64_t block, at
+    cdef uint64_t u, block, at
+    cdef int octave
     while True:
         block = block_at(z, cell(seed, attempt))
         at = z.edges[block]
@@ -60,8 +59,8 @@ cdef inline uint64_t zipf_place(const zipf_t *z, const uint32_t *own, uint64_t s
             return at
         # A block of at most 10 million keys has at most 2^17.
         at += (cell(seed, attempt + 1) >> 17) * (z.edges[block + 1] - at) >> 47
-        if keeps(z, first_of(block, octave_of(block)), <uint64_t> own[at] + 1,
-                 <int64_t> (cell(seed, attempt + 2) >> 64 - ZIPF_BITS)):
+        u = cell(seed, attempt + 2)
+        if keeps(z, first_of(block, &octave), <uint64_t> own[at] + 1, <int64_t> (u >> 64 - ZIPF_BITS)):
             return at
         attempt += 3
 
@@ -74,8 +73,7 @@ cdef inline uint64_t zipf_rank(const zipf_t *z, uint64_t seed) noexcept nogil:
         block = block_at(z, cell(seed, attempt))
         if block < SINGLE_RANKS:
             return block
-        octave = octave_of(block)
-        first = first_of(block, octave)
+        first = first_of(block, &octave)
         u = cell(seed, attempt + 1)
         rank = first + (u & (<uint64_t> 1 << octave) - 1)
         if rank <= z.cardinality and keeps(z, first, rank, <int64_t> (u >> 64 - ZIPF_BITS)):

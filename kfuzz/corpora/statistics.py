@@ -29,18 +29,17 @@ from kfuzz.corpora.distributions import (
     different_keys,
     drawn,
     hot_keys,
-    key_bytes,
     moments,
     moved,
-    own_numbers,
     own_shares,
     weighed,
 )
 from kfuzz.corpora.layout import STATISTICS, WORKLOAD
-from kfuzz.corpora.partitioners import partition_of
+from kfuzz.corpora.own_keys import own_keys
+from kfuzz.corpora.partitioners import key_bytes, partition_of
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.verification import Corpus, Problem
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Keys, Topic
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Topic
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
@@ -313,9 +312,10 @@ def _count_records(
     if topic.keys.kind == "sequential":
         wanted = (offsets[has_key] * topic.partitions + segment.partition) % topic.keys.cardinality
         if name in HASHING:
-            own = own_numbers(topic, segment.key_seed, segment.partition)
-            wanted = own[offsets[has_key] % len(own)]
-        sample.see("keys.kind", ~_are_numbers(keys, wanted, topic.keys, segment.key_seed))
+            own = np.frombuffer(own_keys(topic.keys, segment.key_seed, topic.partitions, segment.partition), np.uint32)
+            wanted = own[offsets[has_key] % len(own)].astype(np.int64)
+        made = key_bytes(topic.keys, segment.key_seed, wanted.tolist())
+        sample.see("keys.kind", np.array([one != other for one, other in zip(keys.to_pylist(), made, strict=True)]))
     else:
         sample.keys.append(keys)
     value_sizes = beginnings(chosen.column("value"), everything)[0].astype(np.int64)
@@ -338,20 +338,6 @@ def _count_records(
         commits = int(marks[:, 3].sum())
         sample.ends[0] += len(marks) - commits
         sample.ends[1] += commits
-
-
-def _are_numbers(keys: pa.Array[Any], numbers: Numbers, wanted_keys: Keys, key_seed: int) -> npt.NDArray[np.bool_]:
-    """Whether each key is its number: in decimal digits with zeros in front, or as the type of the keys says."""
-    compute: Any = pc
-    if wanted_keys.type:
-        same = compute.equal(keys, key_bytes(wanted_keys, key_seed, numbers))
-        return np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)
-    try:
-        digits = compute.ascii_ltrim(keys.cast(pa.string()), "0")
-    except pa.ArrowInvalid:
-        return np.zeros(len(keys), np.bool_)
-    wanted = compute.ascii_ltrim(pa.array(numbers).cast(pa.string()), "0")
-    return np.asarray(compute.equal(digits, wanted).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _count_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:

@@ -175,7 +175,7 @@ cdef class Synthesiser(Writers):
     cdef record_t *drawn
     cdef range_t key_size, value_size, header_count, header_size
     # With a partitioner that hashes: the numbers of the partition's own keys in rising order; otherwise NULL.
-    cdef object own
+    cdef bytes own
     cdef const uint32_t *own_keys
     # The number of keys to draw from.
     cdef uint64_t key_count
@@ -248,8 +248,8 @@ cdef class Synthesiser(Writers):
         self.key_form = KEY_FORMS.index(topic.keys.form)
         if topic.keys.partitioner in HASHING:
             self.own = own_keys(topic.keys, self.key_seed, self.partitions, self.partition)
-            self.own_keys = <const uint32_t *> PyByteArray_AS_STRING(self.own.order) + <int64_t> self.own.first
-            self.key_count = self.own.count
+            self.own_keys = <const uint32_t *> PyBytes_AS_STRING(self.own)
+            self.key_count = <uint64_t> len(self.own) // 4
         if self.key_kind == KEYS_ZIPF:
             self.set_zipf(zipf.table_of(topic.keys.cardinality, topic.keys.exponent) if self.own is None else
                           zipf_of(topic.keys, self.key_seed, self.partitions, self.partition))
