@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,15 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfuzz.corpora.clock import DAY_MS, clock_of
-from kfuzz.corpora.workload import Keys, Range, Timestamps
+from kfuzz.corpora.partition_keys import own_keys
+from kfuzz.corpora.partitioners import key_bytes
+from kfuzz.corpora.workload import Keys, Range, Timestamps, Topic
 from kfuzz.corpora.writers import threshold
 
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 Distribution = Callable[[Numbers], Shares]
+# A partition's own keys, the probability of each, and how many records have one of them.
+Own = tuple[npt.NDArray[np.uint32], Shares, int]
 
 BITS: Final = 1 << 32
-GOLDEN: Final = 0x9E3779B97F4A7C15
 # At most this many frequent keys are listed, if their bytes fit HOT_BYTES.
 HOT_KEYS: Final = 1 << 16
 HOT_BYTES: Final = 1 << 24
@@ -139,24 +142,55 @@ class HotKeys:
     alike: float
 
 
-def hot_keys(keys: Keys, key_seed: int) -> HotKeys:
-    """The first keys of a topic; ``keys`` must be uniform or follow Zipf's law."""
+def own_shares(topic: Topic, key_seed: int, records: Mapping[int, int]) -> list[Own]:
+    """The own keys of the partitions in ``records``, which has the number of records with a key for each of them."""
+    made = []
+    for partition, count in records.items():
+        numbers = np.frombuffer(own_keys(topic.keys, key_seed, topic.partitions, partition), np.uint32)
+        if topic.keys.kind == "zipf":
+            weights = (numbers + 1.0) ** -topic.keys.exponent
+            made.append((numbers, np.asarray(weights / math.fsum(weights), np.float64), count))
+        else:
+            made.append((numbers, _first_shares(replace(topic.keys, cardinality=len(numbers)), len(numbers)), count))
+    return made
+
+
+def hot_keys(keys: Keys, key_seed: int, own: Sequence[Own] = ()) -> HotKeys:
+    """The first keys of a topic; ``keys`` must be uniform or follow Zipf's law, and ``own`` is all that was drawn.
+
+    Without ``own``, each partition draws from all keys.
+    """
     count = min(keys.cardinality, HOT_KEYS, max(1, HOT_BYTES // max(1, keys.size.max)))
-    made = _texts(keys.size, _cells(np.full(count, key_seed, np.uint64), np.arange(count)))
     ranks: dict[bytes, int] = {}
-    places = np.array([ranks.setdefault(one or b"", len(ranks)) for one in made.to_pylist()])
-    each = _first_shares(keys, count)
+    places = np.array([ranks.setdefault(one, len(ranks)) for one in key_bytes(keys, key_seed, range(count))])
+    others = keys.cardinality > count
+    if own:
+        every, total = np.zeros(keys.cardinality), sum(records for _, _, records in own)
+        for numbers, within, records in own:
+            every[numbers] = within * (records / total)
+        each, most = every[:count], float(every[count:].max(initial=0.0))
+    else:
+        each = _first_shares(keys, count)
+        # No other key is more frequent than the last of these, except by a rounding of the draw.
+        most = float(each[-1]) + 1 / BITS if others else 0.0
     shares = np.zeros(len(ranks))
     np.add.at(shares, places, each)
-    others = keys.cardinality > count
-    # No other key is more frequent than the last of these, except by a rounding of the draw.
-    most = float(each[-1]) + 1 / BITS if others else 0.0
-    alike = count * 16.0**-keys.size.min if others else 0.0
+    alike = count * alike_share(keys) if others else 0.0
     return HotKeys(pa.array(list(ranks), pa.binary()), shares, most, alike)
 
 
-def different_keys(keys: Keys, records: int) -> tuple[float, float]:
-    """How many different keys ``records`` draws give on average, and how far that number may be from the true one."""
+def alike_share(keys: Keys) -> float:
+    """The probability that two keys have the same bytes. Letters are random, and there are 16 of them."""
+    return 0.0 if keys.type else 16.0**-keys.size.min
+
+
+def different_keys(keys: Keys, records: int, own: Sequence[Own] = ()) -> tuple[float, float]:
+    """How many different keys ``records`` draws give on average, and how far that number may be from the true one.
+
+    ``own`` is as in :func:`hot_keys`.
+    """
+    if own:
+        return sum(float(_seen(shares, count).sum()) for _, shares, count in own), records * ZIPF_PRECISION + 1e-3
     if keys.kind == "uniform":
         each, more = divmod(BITS, keys.cardinality)
         counts = np.array([keys.cardinality - more, more], np.float64)
@@ -179,7 +213,7 @@ def _seen(shares: Shares, records: int) -> Shares:
 def _first_shares(keys: Keys, count: int) -> Shares:
     """The probabilities of the first ``count`` keys."""
     if keys.kind == "uniform":
-        edges = np.array([-(-at * BITS // keys.cardinality) for at in range(count + 1)], np.int64)
+        edges = -(-np.arange(count + 1, dtype=np.int64) * BITS // keys.cardinality)
         return np.asarray(np.diff(edges) / BITS, np.float64)
     ranks = np.arange(1, count + 1, dtype=np.float64)
     return np.asarray(ranks**-keys.exponent / _harmonic(keys.cardinality, keys.exponent), np.float64)
@@ -208,30 +242,3 @@ def _harmonic(cardinality: int, exponent: float) -> float:
         )
         total += area + (high**-exponent - low**-exponent) / 2
     return total
-
-
-def _cells(seeds: npt.NDArray[np.uint64], at: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Number ``at`` of the sequence that begins with each seed, as ``kfuzz.corpora.draws`` has it."""
-    z = seeds + (at.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
-    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ z >> np.uint64(31), np.uint64)
-
-
-def _texts(sizes: Range, keys: npt.NDArray[np.uint64]) -> pa.Array[Any]:
-    """The bytes of the keys with these numbers: letters from a to p."""
-    power = low = keys & np.uint64(BITS - 1)
-    for _ in range(sizes.skew - 1):
-        power = power * low >> np.uint64(32)
-    lengths = sizes.min + (np.uint64(sizes.max - sizes.min + 1) * power >> np.uint64(32)).astype(np.int64)
-    words = -(-max(sizes.max, 1) // 8)
-    made = np.empty((len(keys), words), ">u8")
-    for at in range(words):
-        made[:, at] = (_cells(keys, np.full(len(keys), at)) & np.uint64(0x0F0F0F0F0F0F0F0F)) + np.uint64(
-            0x6161616161616161
-        )
-    letters = made.view(np.uint8).reshape(len(keys), -1)
-    text = letters[np.arange(letters.shape[1]) < lengths[:, None]]
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(text.tobytes())]
-    return pa.Array.from_buffers(pa.binary(), len(keys), buffers)

@@ -4,7 +4,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kfuzz.wire.io.cursor cimport kfuzz_be64
-from kfuzz.wire.io.splitmix cimport nth
+from kfuzz.wire.io.sink cimport put_int32, put_int64
+from kfuzz.wire.io.splitmix cimport mix, nth
+
+cdef enum:
+    # The forms of a key's bytes: the places in KEY_FORMS of kfuzz.corpora.workload.
+    KEY_LETTERS = 0
+    KEY_DIGITS = 1
+    KEY_INT = 2
+    KEY_LONG = 3
+    KEY_UUID = 4
 
 cdef struct range_t:
     int64_t low
@@ -47,7 +56,7 @@ cdef inline uint64_t threshold(double share):
     return <uint64_t> (share * 4294967296.0)
 
 # Write ``size`` letters from a to p that depend only on ``key``. May overwrite up to seven bytes after them.
-cdef inline uint8_t *put_key(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
+cdef inline uint8_t *put_letters(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
     cdef int32_t i
     cdef uint64_t word
     for i in range((size + 7) >> 3):
@@ -62,3 +71,35 @@ cdef inline uint8_t *put_number(uint8_t *p, uint64_t number, int32_t size) noexc
         p[i] = <uint8_t> (48 + number % 10)
         number //= 10
     return p + size
+
+# Write a UUID, version 4, in 36 characters. Numbers that differ give UUIDs that differ.
+cdef inline uint8_t *put_uuid(uint8_t *p, uint64_t number) noexcept nogil:
+    cdef int i
+    cdef uint64_t word = mix(number) & ~(<uint64_t> 0xf000) | 0x4000
+    for i in range(32):
+        if i == 16:
+            word = mix(~number) & 0x3fffffffffffffffULL | 0x8000000000000000ULL
+        if i == 8 or i == 12 or i == 16 or i == 20:
+            p[0] = c'-'
+            p += 1
+        p[0] = (<const uint8_t *> b"0123456789abcdef")[word >> (60 - 4 * (i & 15)) & 15]
+        p += 1
+    return p
+
+# The number that the bytes of key ``at`` are made from.
+cdef inline uint64_t key_of(uint64_t seed, uint64_t at, int form) noexcept nogil:
+    return cell(seed, at) if form == KEY_LETTERS or form == KEY_UUID else at
+
+# The number of bytes of key ``at``.
+cdef inline int32_t size_of_key(uint64_t seed, uint64_t at, const range_t *size) noexcept nogil:
+    return <int32_t> draw(size, low(cell(seed, at)))
+
+# Write a key. May overwrite up to seven bytes after it, but only if it is letters.
+cdef inline uint8_t *put_key(uint8_t *p, int form, uint64_t key, int32_t size) noexcept nogil:
+    if form == KEY_DIGITS:
+        return put_number(p, key, size)
+    if form == KEY_LETTERS:
+        return put_letters(p, key, size)
+    if form == KEY_UUID:
+        return put_uuid(p, key)
+    return put_int32(p, <int32_t> key) if form == KEY_INT else put_int64(p, <int64_t> key)

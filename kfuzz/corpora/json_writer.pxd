@@ -11,4 +11,4 @@ cdef class JsonWriter:
     cdef const uint8_t *text_bytes
     # Write the JSON value of one record and return its end. May overwrite up to seven bytes after it.
     cdef uint8_t *write(self, uint8_t *p, uint64_t seed, int64_t offset, int64_t timestamp, uint64_t key,
-                        int32_t key_size, bint key_is_number) noexcept nogil
+                        int32_t key_size, int key_form) noexcept nogil

@@ -6,12 +6,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kfuzz.corpora.draws cimport (
+    KEY_INT,
+    KEY_LONG,
     cell,
     draw,
     high,
     low,
     put_key,
     put_number,
+    put_uuid,
     range_t,
     scaled,
     threshold,
@@ -47,8 +50,6 @@ cdef struct choice_t:
     uint64_t limit                   # a random number of 32 bits below it chooses this or an earlier one
     int32_t text_at, text_size
 
-cdef const uint8_t *hexadecimal = b"0123456789abcdef"
-
 
 cdef class JsonWriter:
     """See ``json_writer.pyi``."""
@@ -82,7 +83,7 @@ cdef class JsonWriter:
         PyMem_Free(self.choices)
 
     cdef uint8_t *write(self, uint8_t *p, uint64_t seed, int64_t offset, int64_t timestamp, uint64_t key,
-                        int32_t key_size, bint key_is_number) noexcept nogil:
+                        int32_t key_size, int key_form) noexcept nogil:
         cdef const step_t *s
         cdef const choice_t *choices
         cdef uint64_t u
@@ -112,13 +113,13 @@ cdef class JsonWriter:
                 p = put_decimal(p, timestamp, 0)
             elif s.kind == DATE:
                 p = put_date(p, timestamp)
-            elif s.kind == UUID:
-                p = put_uuid(p, mix(u), mix(~u))
-            elif key_size < 0:
+            elif s.kind == KEY and key_size < 0:
                 p = put_text(p, b"null", 4)
+            elif s.kind == KEY and (key_form == KEY_INT or key_form == KEY_LONG):
+                p = put_decimal(p, <int64_t> key, 0)
             else:
                 p = put_int8(p, c'"')
-                p = put_number(p, key, key_size) if key_is_number else put_key(p, key, key_size)
+                p = put_uuid(p, u) if s.kind == UUID else put_key(p, key_form, key, key_size)
                 p = put_int8(p, c'"')
         return p
 
@@ -204,18 +205,3 @@ cdef uint8_t *put_date(uint8_t *p, int64_t timestamp) noexcept nogil:
 
 cdef inline uint8_t *put_part(uint8_t *p, uint8_t before, int64_t number, int32_t size) noexcept nogil:
     return put_number(put_int8(p, before), <uint64_t> number, size)
-
-
-cdef uint8_t *put_uuid(uint8_t *p, uint64_t first, uint64_t second) noexcept nogil:
-    """Write a random UUID, version 4, in quotes."""
-    cdef int i
-    cdef uint64_t word
-    first = first & ~(<uint64_t> 0xf000) | 0x4000
-    second = second & 0x3fffffffffffffffULL | 0x8000000000000000ULL
-    p = put_int8(p, c'"')
-    for i in range(32):
-        word = first if i < 16 else second
-        if i == 8 or i == 12 or i == 16 or i == 20:
-            p = put_int8(p, c'-')
-        p = put_int8(p, hexadecimal[word >> (60 - 4 * (i & 15)) & 15])
-    return put_int8(p, c'"')

@@ -23,8 +23,10 @@ from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
 from kfuzz.corpora.json_values import program
 from kfuzz.corpora.own import Contents, contents_of
+from kfuzz.corpora.partition_keys import partition_without_keys
 from kfuzz.corpora.workload import (
     BATCH_BYTES_MAX,
+    HASHING,
     MIB,
     SEGMENT_BYTES_MAX,
     Adversarial,
@@ -343,6 +345,7 @@ class Plan:
                 first_id = own.first_ids[-1]
                 continue
             _check_batch(topic, place)
+            _check_partitioner(topic, seed_of(workload.seed, topic.name), place)
             old = tuple(
                 _Old(kind, count, _offsets_in(workload, topic, kind), offset_bytes_mean(topic, kind))
                 for kind, count in ((MAGIC_0, topic.legacy.magic0_segments), (MAGIC_1, topic.legacy.magic1_segments))
@@ -509,7 +512,7 @@ def _value_bytes_mean(topic: Topic) -> float:
         return topic.values.size.mean
     made, keys = program(topic.values.fields), topic.keys
     # Without a key, `null` replaces two quotes.
-    return made.bytes_mean + made.key_fields * ((1 - keys.null_share) * keys.size.mean + keys.null_share * 2)
+    return made.bytes_mean + made.key_fields * ((1 - keys.null_share) * keys.json_size.mean + keys.null_share * 2)
 
 
 def value_bytes_max(topic: Topic) -> int:
@@ -517,7 +520,7 @@ def value_bytes_max(topic: Topic) -> int:
     if topic.values.kind != "json":
         return topic.values.size.max
     made = program(topic.values.fields)
-    return made.bytes_max + made.key_fields * max(2, topic.keys.size.max)
+    return made.bytes_max + made.key_fields * max(2, topic.keys.json_size.max)
 
 
 def _field_bytes(mean: float, null_share: float) -> float:
@@ -560,6 +563,16 @@ def _check_batch(topic: Topic, place: str) -> None:
         raise UsageError(
             f"{place}: a batch may take {show_size(largest)}, above {show_size(BATCH_BYTES_MAX)}; "
             f"lower batches.records ({_shown(topic.batches.records)}), {sizes} or headers"
+        )
+
+
+def _check_partitioner(topic: Topic, key_seed: int, place: str) -> None:
+    keys, count = topic.keys, topic.partitions
+    empty = partition_without_keys(keys, key_seed, count) if keys.partitioner in HASHING else None
+    if empty is not None:
+        raise UsageError(
+            f"{place}: the partitioner {keys.partitioner} puts none of the {keys.cardinality} keys into partition "
+            f"{empty} of {count}; raise keys.cardinality or lower partitions"
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -23,18 +24,22 @@ from kfuzz.corpora.clock import first_units
 from kfuzz.corpora.distributions import (
     Distribution,
     Numbers,
+    alike_share,
     chance,
     different_keys,
     drawn,
     hot_keys,
     moments,
     moved,
+    own_shares,
     weighed,
 )
 from kfuzz.corpora.layout import STATISTICS, WORKLOAD
+from kfuzz.corpora.partition_keys import own_keys
+from kfuzz.corpora.partitioners import key_bytes, partition_of
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.verification import Corpus, Problem
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Topic
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
@@ -102,7 +107,8 @@ class _Sample:
     segments: int = 0
     last_segments: int = 0
     offsets: int = 0
-    keyed: int = 0
+    # The number of records with a key, of each partition.
+    keyed: Counter[int] = field(default_factory=Counter)
     data_records: int = 0
     keys: list[pa.Array[Any]] = field(default_factory=list)
     values_with_key: list[Numbers] = field(default_factory=list)
@@ -298,11 +304,19 @@ def _count_records(
     key_sizes, _ = beginnings(chosen.column("key"), everything)
     has_key = key_sizes >= 0
     keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
-    sample.keyed += len(keys)
+    sample.keyed[segment.partition] += len(keys)
     sample.see("keys.size", (key_sizes[has_key] < topic.keys.size.min) | (key_sizes[has_key] > topic.keys.size.max))
+    name = topic.keys.partitioner
+    if name in HASHING:
+        found = (partition_of(name, key or b"", topic.partitions) for key in keys.unique().to_pylist())
+        sample.see("keys.partitioner", np.array([one not in (None, segment.partition) for one in found], np.bool_))
     if topic.keys.kind == "sequential":
         wanted = (offsets[has_key] * topic.partitions + segment.partition) % topic.keys.cardinality
-        sample.see("keys.kind", ~_are_numbers(keys, wanted))
+        if name in HASHING:
+            own = np.frombuffer(own_keys(topic.keys, segment.key_seed, topic.partitions, segment.partition), np.uint32)
+            wanted = own[offsets[has_key] % len(own)].astype(np.int64)
+        made = key_bytes(topic.keys, segment.key_seed, wanted.tolist())
+        sample.see("keys.kind", np.array([one != other for one, other in zip(keys.to_pylist(), made, strict=True)]))
     else:
         sample.keys.append(keys)
     value_sizes = beginnings(chosen.column("value"), everything)[0].astype(np.int64)
@@ -325,17 +339,6 @@ def _count_records(
         commits = int(marks[:, 3].sum())
         sample.ends[0] += len(marks) - commits
         sample.ends[1] += commits
-
-
-def _are_numbers(keys: pa.Array[Any], numbers: Numbers) -> npt.NDArray[np.bool_]:
-    """Whether each key is its number in decimal digits, with zeros in front."""
-    compute: Any = pc
-    try:
-        digits = compute.ascii_ltrim(keys.cast(pa.string()), "0")
-    except pa.ArrowInvalid:
-        return np.zeros(len(keys), np.bool_)
-    wanted = compute.ascii_ltrim(pa.array(numbers).cast(pa.string()), "0")
-    return np.asarray(compute.equal(digits, wanted).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _count_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:
@@ -369,7 +372,7 @@ def _checks(sample: _Sample) -> Iterator[Check]:
     topic = sample.topic
     name = topic.name
     nulls = chance(topic.keys.null_share)
-    yield sample.share("keys.null_share", sample.data_records - sample.keyed, sample.data_records, nulls)
+    yield sample.share("keys.null_share", sample.data_records - sample.keyed.total(), sample.data_records, nulls)
     yield from _keys(sample)
     yield from _values(sample)
     counts = np.concatenate(sample.header_counts)
@@ -472,22 +475,25 @@ def _keys(sample: _Sample) -> Iterator[Check]:
     if not sample.keys or not sample.keyed:
         return
     compute: Any = pc
-    count, found = sample.keyed, pa.chunked_array(sample.keys)
+    count, found = sample.keyed.total(), pa.chunked_array(sample.keys)
     log = math.log(4 / sample.alarm)
-    mean, slack = different_keys(keys, count)
-    # Different keys may have equal letters, of which there are 16. Two things are random: the keys and their letters.
+    own = own_shares(topic, sample.key_seed, sample.keyed) if keys.partitioner in HASHING else []
+    mean, slack = different_keys(keys, count, own)
+    # Different keys may have equal letters. Two things are random: the keys and their letters.
     seen = min(count, keys.cardinality)
-    alike = seen * (seen - 1) / 2 * 16.0**-keys.size.min
+    alike = seen * (seen - 1) / 2 * alike_share(keys)
     letters = alike + math.sqrt(seen * log / 2) if alike > sample.alarm / 2 else 0.0
     bound = slack + math.sqrt(count * log / 2) + letters
     yield Check(topic.name, "keys.cardinality", count, mean, float(compute.count_distinct(found).as_py()), bound)
-    hot = hot_keys(keys, sample.key_seed)
+    hot = hot_keys(keys, sample.key_seed, own)
     ranks = compute.fill_null(compute.index_in(found, value_set=hot.keys), len(hot.keys)).to_numpy()
     ours = np.cumsum(np.bincount(ranks, minlength=len(hot.keys) + 1)[:-1]) / count
     distance = float(np.abs(ours - np.cumsum(hot.shares)).max())
     # Other keys may have the letters of one of these. Bernstein's inequality bounds the number of their records.
     other = hot.alike + math.sqrt(2 * hot.alike * hot.other_most * log) + hot.other_most * log / 3
     name = "keys.exponent" if keys.kind == "zipf" else "keys.kind"
+    # Draws of several distributions need Bretagnolle's constant: e times as many events.
+    log += 1 if own else 0
     yield Check(topic.name, name, count, 0.0, distance, ROUNDING + other + math.sqrt(log / (2 * count)))
 
 

@@ -14,14 +14,17 @@ from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from kfuzz.corpora.draws cimport (
+    KEY_LETTERS,
     cell,
     draw,
     high,
+    key_of,
     low,
     put_key,
-    put_number,
+    put_letters,
     range_t,
     scaled,
+    size_of_key,
     skewed,
     threshold,
     to_range,
@@ -36,7 +39,7 @@ from kfuzz.corpora.fills cimport (
 )
 from kfuzz.corpora.json_writer cimport JsonWriter
 from kfuzz.corpora.messages cimport message_fields, put_message, put_message_crc, size_of_message
-from kfuzz.corpora.ranks cimport ZIPF_TERMS, column_t, zipf_rank, zipf_t
+from kfuzz.corpora.ranks cimport ZIPF_TERMS, column_t, zipf_place, zipf_rank, zipf_t
 from kfuzz.corpora.ticks cimport free_ticks, rate_of, set_ticks, ticks_t, turn_pieces, turn_to
 from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
 from kfuzz.wire.io.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
@@ -66,7 +69,9 @@ from kfuzz.corpora import zipf
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.json_values import program
+from kfuzz.corpora.partition_keys import own_keys, zipf_of
 from kfuzz.corpora.plan import value_bytes_max
+from kfuzz.corpora.workload import HASHING, KEY_FORMS
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 
@@ -169,9 +174,14 @@ cdef class Synthesiser(Writers):
     cdef uint64_t key_seed
     cdef record_t *drawn
     cdef range_t key_size, value_size, header_count, header_size
-    cdef uint64_t key_cardinality, key_nulls, value_nulls, tombstones, header_share
-    cdef int key_kind
-    cdef bytes zipf_columns
+    # With a partitioner that hashes: the numbers of the partition's own keys in rising order; otherwise NULL.
+    cdef bytes own
+    cdef const uint32_t *own_keys
+    # The number of keys to draw from.
+    cdef uint64_t key_count
+    cdef uint64_t key_nulls, value_nulls, tombstones, header_share
+    cdef int key_kind, key_form
+    cdef bytes zipf_columns, zipf_edges
     cdef zipf_t zipf
     cdef bint text, log_append
     # JSON values of one batch, one after the other: written before the batch, because their sizes are not known before.
@@ -234,9 +244,15 @@ cdef class Synthesiser(Writers):
     cdef int set_topic(self, topic) except -1:
         cdef int i
         self.key_size = to_range(topic.keys.size)
-        self.key_cardinality, self.key_kind = topic.keys.cardinality, KEY_KINDS[topic.keys.kind]
+        self.key_count, self.key_kind = topic.keys.cardinality, KEY_KINDS[topic.keys.kind]
+        self.key_form = KEY_FORMS.index(topic.keys.form)
+        if topic.keys.partitioner in HASHING:
+            self.own = own_keys(topic.keys, self.key_seed, self.partitions, self.partition)
+            self.own_keys = <const uint32_t *> PyBytes_AS_STRING(self.own)
+            self.key_count = <uint64_t> len(self.own) // 4
         if self.key_kind == KEYS_ZIPF:
-            self.set_zipf(zipf.table_of(topic.keys.cardinality, topic.keys.exponent))
+            self.set_zipf(zipf.table_of(topic.keys.cardinality, topic.keys.exponent) if self.own is None else
+                          zipf_of(topic.keys, self.key_seed, self.partitions, self.partition))
         self.key_nulls = threshold(topic.keys.null_share)
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
@@ -274,6 +290,8 @@ cdef class Synthesiser(Writers):
         cdef int i
         self.zipf_columns = table.columns
         self.zipf.columns = <const column_t *> PyBytes_AS_STRING(self.zipf_columns)
+        self.zipf_edges = table.edges
+        self.zipf.edges = <const uint32_t *> PyBytes_AS_STRING(self.zipf_edges)
         self.zipf.rest_bits = 64 - table.column_bits
         self.zipf.cardinality, self.zipf.keep_always = table.cardinality, table.keep_always
         for i in range(ZIPF_TERMS):
@@ -348,8 +366,8 @@ cdef class Synthesiser(Writers):
         cdef range_t value_size = self.value_size
         cdef range_t key_size = self.key_size
         cdef uint64_t key_seed = self.key_seed
-        cdef uint64_t key_cardinality = self.key_cardinality
-        cdef bint is_uniform = self.key_kind == KEYS_UNIFORM
+        cdef uint64_t key_count = self.key_count
+        cdef bint is_plain = self.key_kind == KEYS_UNIFORM and self.key_form == KEY_LETTERS and self.own_keys == NULL
         cdef bint has_times = self.jitter_ms != 0 or self.late_share != 0
         cdef bint has_headers = self.header_share != 0
         cdef bint is_json = self.is_json
@@ -364,8 +382,8 @@ cdef class Synthesiser(Writers):
             r.seed = seed + <uint64_t> (DRAWS * i) * 0x9e3779b97f4a7c15ULL
             sizes = cell(r.seed, DRAW_SIZES)
             r.value_size = <int32_t> draw(&value_size, low(sizes))
-            if is_uniform:
-                r.key = cell(key_seed, skewed(high(sizes), key_cardinality, 1))
+            if is_plain:
+                r.key = cell(key_seed, skewed(high(sizes), key_count, 1))
                 r.key_size = <int32_t> draw(&key_size, low(r.key))
             else:
                 self.choose_key(r, i)
@@ -416,7 +434,7 @@ cdef class Synthesiser(Writers):
         """Write the value of the batch's record ``i`` after those before it."""
         cdef uint8_t *start = self.json_values.out.p
         cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), self.offset + i, r.timestamp, r.key,
-                                            r.key_size, self.key_kind == KEYS_SEQUENTIAL)
+                                            r.key_size, self.key_form)
         r.value_size = <int32_t> (end - start)
         r.json_at = start - self.json_values.out.start
         self.json_values.out.p = end
@@ -434,17 +452,22 @@ cdef class Synthesiser(Writers):
         return added
 
     cdef void choose_key(self, record_t *r, int64_t i) noexcept nogil:
-        """Choose the key of the batch's record ``i``; ``measure`` chooses uniform keys."""
+        """Choose the key of the batch's record ``i``; ``measure`` chooses the plain ones."""
+        cdef const uint32_t *own = self.own_keys
         cdef uint64_t at
         if self.key_kind == KEYS_ZIPF:
-            at = zipf_rank(&self.zipf, cell(r.seed, DRAW_KEY)) - 1
+            at = cell(r.seed, DRAW_KEY)
+            at = zipf_rank(&self.zipf, at) - 1 if own == NULL else zipf_place(&self.zipf, own, at)
+        elif self.key_kind == KEYS_UNIFORM:
+            at = skewed(high(cell(r.seed, DRAW_SIZES)), self.key_count, 1)
         else:
             # Across the partitions of the topic, as a producer that alternates between them would write them.
-            at = (<uint64_t> (self.offset + i) * self.partitions + self.partition) % self.key_cardinality
-        r.key = cell(self.key_seed, at)
-        r.key_size = <int32_t> draw(&self.key_size, low(r.key))
-        if self.key_kind == KEYS_SEQUENTIAL:
-            r.key = at
+            at = <uint64_t> (self.offset + i)
+            at = (at * self.partitions + self.partition if own == NULL else at) % self.key_count
+        if own != NULL:
+            at = own[at]
+        r.key = key_of(self.key_seed, at, self.key_form)
+        r.key_size = size_of_key(self.key_seed, at, &self.key_size)
 
     cdef int64_t measure_headers(self, record_t *r) noexcept nogil:
         cdef uint64_t u
@@ -518,10 +541,10 @@ cdef class Synthesiser(Writers):
     cdef inline uint8_t *put_key_exactly(self, uint8_t *p, const record_t *r) noexcept nogil:
         """Like ``put_key``, but restores the filled bytes after the key that ``put_key`` may overwrite."""
         cdef uint64_t beyond
-        if self.key_kind == KEYS_SEQUENTIAL:
-            return put_number(p, r.key, r.key_size)
+        if self.key_form != KEY_LETTERS:
+            return put_key(p, self.key_form, r.key, r.key_size)
         memcpy(&beyond, p + r.key_size, 8)
-        put_key(p, r.key, r.key_size)
+        put_letters(p, r.key, r.key_size)
         memcpy(p + r.key_size, &beyond, 8)
         return p + r.key_size
 

@@ -34,7 +34,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.forms import Form, ListOf, Wrong, choice, integer, matching, number, table_of
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
-from kfuzz.units import GIB, KIB, MIB
+from kfuzz.units import GIB, KIB, MIB, show_size
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -76,6 +76,13 @@ RATIO_MIN, RATIO_MAX = 1.2, 8
 FRESH_PERIOD_BYTES = 512
 # The codecs that kfuzz can write messages of magic 0 and 1 with.
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip")
+# The bytes of the keys' types, and all forms that a key may have, as in kfuzz.corpora.draws.
+KEY_TYPES = {"int": 4, "long": 8, "uuid": 36}
+KEY_FORMS = ("letters", "digits", *KEY_TYPES)
+HASHING = ("murmur2", "crc32", "consistent-random")
+PARTITIONERS = (*HASHING, "round-robin")
+# The partitioners that hash need a table of all keys.
+OWN_KEYS_MAX, OWN_KEYS_BYTES_MAX = 10_000_000, GIB
 VECTORS_GLOB = "[a-zA-Z0-9*?/._-]{1,200}"
 # The names that org.apache.kafka.common.internals.Topic accepts.
 _NAME = matching(
@@ -94,7 +101,8 @@ class Keys:
     """Record keys: ``cardinality`` different keys, of ``size`` bytes each.
 
     ``zipf`` makes some of them hot: the share of the n-th key is proportional to n to the power of -``exponent``.
-    ``sequential`` keys are decimal numbers that rise with the offset.
+    ``sequential`` keys are decimal numbers that rise with the offset. With a ``type``, a key is what Kafka's serialiser
+    of that type writes, and ``size`` follows from it. A partition draws only keys that ``partitioner`` puts there.
     """
 
     kind: Annotated[str, choice("uniform", "zipf", "sequential")] = "uniform"
@@ -102,6 +110,26 @@ class Keys:
     cardinality: Annotated[int, integer(1, (1 << 32) - 1)] = 1_000_000
     exponent: Annotated[float, number(0, 4, places=3)] = 1.0
     null_share: Share = 0.0
+    type: Annotated[str | None, choice(*KEY_TYPES)] = None
+    partitioner: Annotated[str | None, choice(*PARTITIONERS)] = None
+
+    def __post_init__(self) -> None:
+        if self.type is not None:
+            size = Range(KEY_TYPES[self.type], KEY_TYPES[self.type])
+            if self.size not in (size, Range(10, 10)):
+                raise Wrong(f'does not apply to keys of the type "{self.type}"', "remove it", ".size")
+            object.__setattr__(self, "size", size)
+
+    @property
+    def form(self) -> str:
+        """The form of a key's bytes: one of ``KEY_FORMS``."""
+        return self.type or ("digits" if self.kind == "sequential" else "letters")
+
+    @property
+    def json_size(self) -> Range:
+        """The characters of a key in JSON, without the quotes of a text. A number has none, so it takes two less."""
+        digits = len(str(self.cardinality - 1)) - 2
+        return Range(digits, digits) if self.type in ("int", "long") else self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +351,7 @@ def parse(text: str, name: str) -> Workload:
         check_own(topic, f"{name}: topics[{at}]")
         _check_shares(topic, f"{name}: topics[{at}]")
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")
+        _check_partitioner(topic, f"{name}: topics[{at}].keys")
         _check_transactions(topic, f"{name}: topics[{at}]")
         _check_values(topic.values, f"{name}: topics[{at}].values")
         _check_ratio(topic, f"{name}: topics[{at}].values")
@@ -364,10 +393,32 @@ def _check_keys(keys: Keys, place: str) -> None:
             f'{place}.exponent is {keys.exponent}, but keys.kind is "{keys.kind}"; choose the kind "zipf" or remove it'
         )
     digits = len(str(keys.cardinality - 1))
-    if keys.kind == "sequential" and keys.size.min < digits:
+    if keys.type == "int" and keys.cardinality > INT32_MAX + 1:
+        raise UsageError(
+            f'{place}.cardinality is {keys.cardinality}, but there are {INT32_MAX + 1} keys of the type "int"; lower '
+            'it, or choose the type "long"'
+        )
+    if keys.form == "digits" and keys.size.min < digits:
         raise UsageError(
             f"{place}.size is at least {keys.size.min} B, but sequential keys up to {keys.cardinality - 1} need "
             f"{digits} digits; raise size or lower cardinality"
+        )
+
+
+def _check_partitioner(topic: Topic, place: str) -> None:
+    keys = topic.keys
+    if keys.partitioner not in HASHING:
+        return
+    size = int(keys.cardinality * keys.size.mean)
+    if keys.cardinality > OWN_KEYS_MAX or size > OWN_KEYS_BYTES_MAX:
+        raise UsageError(
+            f"{place}.partitioner {keys.partitioner} needs a table of all keys, at most {OWN_KEYS_MAX} of together "
+            f"{show_size(OWN_KEYS_BYTES_MAX)}, not {keys.cardinality} of {show_size(size)}; lower cardinality or size"
+        )
+    if keys.partitioner == "crc32" and topic.partitions > 1 and (keys.null_share or not keys.size.min):
+        raise UsageError(
+            f"{place}.partitioner crc32 puts all null and empty keys into partition 0, so the others would have none; "
+            'set null_share to 0 and size.min to 1, or choose "consistent-random"'
         )
 
 

@@ -1,7 +1,8 @@
 """Tables for keys that follow Zipf's law: the share of rank ``k`` is proportional to ``k`` to the power of -exponent.
 
-A table is made once for each topic and then serves every record. It holds whole numbers only. They come from
-``decimal``, whose ``ln`` and ``exp`` round correctly by specification, so every machine makes the same table.
+A table is made once for each topic, or with a partitioner for each partition. It then serves every record, and holds
+whole numbers only. They come from ``decimal``, whose ``ln`` and ``exp`` round correctly by specification, so every
+machine makes the same table.
 
 Ranks 1 to 127 are blocks of their own. Later ranks share blocks: 64 to each power of two, so the first and the last
 rank of a block differ by less than a 64th. A record's key is drawn in two steps:
@@ -18,10 +19,13 @@ of each rank.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 SINGLE_RANKS = 128
 BLOCKS_PER_OCTAVE = 64
@@ -42,6 +46,9 @@ class Zipf:
 
     A number of ``64 - column_bits`` random bits below a column's limit chooses the column's own block. ``keep_always``
     and ``terms`` are fractions of 2^``PRECISION_BITS``.
+
+    ``edges`` is empty, or for the table of some of the ranks (see :func:`table_of_some`): where each block begins among
+    them, and then their number, as unsigned numbers of 32 bits.
     """
 
     cardinality: int
@@ -49,6 +56,7 @@ class Zipf:
     columns: bytes
     keep_always: int
     terms: tuple[int, ...]
+    edges: bytes = b""
 
 
 def block_of(index: int) -> tuple[int, int]:
@@ -62,10 +70,33 @@ def block_of(index: int) -> tuple[int, int]:
 @lru_cache(maxsize=16)
 def table_of(cardinality: int, exponent: float) -> Zipf:
     """The table for ranks 1 to ``cardinality``; ``exponent`` is taken as the decimal fraction that prints it."""
+    weights = [weight * block_of(at)[1] for at, weight in enumerate(_weights(cardinality, exponent))]
+    return _table(cardinality, exponent, weights)
+
+
+def table_of_some(cardinality: int, exponent: float, numbers: Sequence[int]) -> Zipf:
+    """The table for some of the ranks: those one above each of ``numbers``, which rise.
+
+    A block counts with the number of its ranks that are there, so the shares of these keep their proportions.
+    """
+    weights = _weights(cardinality, exponent)
+    edges = [0, *(bisect_left(numbers, block_of(at)[0] - 1) for at in range(1, len(weights))), len(numbers)]
+    own = [weight * (end - start) for weight, (start, end) in zip(weights, pairwise(edges), strict=True)]
+    return replace(_table(cardinality, exponent, own), edges=struct.pack(f"={len(edges)}I", *edges))
+
+
+@lru_cache(maxsize=16)
+def _weights(cardinality: int, exponent: float) -> list[int]:
+    """The weight of the first rank of each block; there is no block 0."""
+    weights, power = [0], Decimal(repr(exponent))
+    while (first := block_of(len(weights))[0]) <= cardinality:
+        weights.append(_weight(first, power))
+    return weights
+
+
+def _table(cardinality: int, exponent: float, weights: list[int]) -> Zipf:
+    """``weights`` are those of whole blocks."""
     power = Decimal(repr(exponent))
-    weights = [0]
-    while (block := block_of(len(weights)))[0] <= cardinality:
-        weights.append(_weight(block[0], power) * block[1])
     bits = max(1, (len(weights) - 1).bit_length())
     keep = Fraction(BLOCKS_PER_OCTAVE, BLOCKS_PER_OCTAVE + 1)
     always = CONTEXT.exp(CONTEXT.multiply(power, _ln(keep.numerator) - _ln(keep.denominator)))

@@ -1,0 +1,101 @@
+"""The partitioners of Kafka's producers, and the keys of a topic in the order of the partitions that they go to."""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kfuzz.corpora.draws cimport key_of, put_key, range_t, size_of_key, to_range
+from kfuzz.wire.io.checksum cimport crc32_of
+
+from kfuzz.corpora.workload import HASHING, KEY_FORMS
+
+cdef enum:
+    # As in HASHING.
+    MURMUR2 = 0
+    CRC32 = 1
+    CONSISTENT_RANDOM = 2
+    ANYWHERE = -1
+
+
+cdef inline uint32_t word_at(const uint8_t *p, int64_t size) noexcept nogil:
+    """The first four of ``size`` bytes as a number, lowest byte first; missing ones are 0."""
+    cdef uint32_t word = 0
+    cdef int64_t at
+    for at in range(min(size, 4)):
+        word |= <uint32_t> p[at] << 8 * at
+    return word
+
+
+cdef uint32_t murmur2(const uint8_t *p, int64_t size) noexcept nogil:
+    """MurmurHash2 with the seed of ``org.apache.kafka.common.utils.Utils.murmur2``."""
+    cdef uint32_t times = 0x5bd1e995
+    cdef uint32_t found = <uint32_t> 0x9747b28c ^ <uint32_t> size
+    cdef uint32_t word
+    cdef int64_t at
+    for at in range(0, size - 3, 4):
+        word = word_at(p + at, 4) * times
+        found = found * times ^ (word ^ word >> 24) * times
+    if size & 3:
+        found = (found ^ word_at(p + (size & ~3), size & 3)) * times
+    found = (found ^ found >> 13) * times
+    return found ^ found >> 15
+
+
+cdef inline int64_t place_of(int partitioner, const uint8_t *key, int64_t size, uint32_t partitions) noexcept nogil:
+    """The partition of a key, or ``ANYWHERE``."""
+    if partitioner == MURMUR2:
+        return (murmur2(key, size) & 0x7fffffff) % partitions
+    if partitioner == CONSISTENT_RANDOM and size == 0:
+        return ANYWHERE
+    return crc32_of(key, size) % partitions
+
+
+def partition_of(str partitioner, bytes key not None, uint32_t partitions):
+    found = place_of(HASHING.index(partitioner), <const uint8_t *> key, len(key), partitions)
+    return None if found == ANYWHERE else found
+
+
+def keys_by_partition(keys, uint64_t key_seed, uint32_t partitions):
+    cdef uint32_t count = keys.cardinality
+    cdef int partitioner = HASHING.index(keys.partitioner)
+    cdef int form = KEY_FORMS.index(keys.form)
+    cdef range_t sizes = to_range(keys.size)
+    cdef bytearray made = bytearray(4 * count)
+    cdef bytearray found = bytearray(4 * count)
+    # A counting sort: first the number of keys of partition p at p + 2, in the end the place of the first one at p.
+    cdef bytearray edges = bytearray(4 * (<int64_t> partitions + 2))
+    cdef bytearray room = bytearray(keys.size.max + 8)
+    cdef uint8_t *key = <uint8_t *> PyByteArray_AS_STRING(room)
+    cdef uint32_t *order = <uint32_t *> PyByteArray_AS_STRING(made)
+    cdef uint32_t *place = <uint32_t *> PyByteArray_AS_STRING(found)
+    cdef uint32_t *edge = <uint32_t *> PyByteArray_AS_STRING(edges)
+    cdef uint32_t at
+    cdef int32_t size
+    cdef int64_t chosen
+    with nogil:
+        for at in range(count):
+            size = size_of_key(key_seed, at, &sizes)
+            put_key(key, form, key_of(key_seed, at, form), size)
+            chosen = place_of(partitioner, key, size, partitions)
+            place[at] = at % partitions if chosen == ANYWHERE else <uint32_t> chosen
+            edge[place[at] + 2] += 1
+        for at in range(partitions):
+            edge[at + 2] += edge[at + 1]
+        for at in range(count):
+            order[edge[place[at] + 1]] = at
+            edge[place[at] + 1] += 1
+    return made, edges
+
+
+def key_bytes(keys, uint64_t key_seed, numbers):
+    cdef int form = KEY_FORMS.index(keys.form)
+    cdef range_t sizes = to_range(keys.size)
+    cdef bytearray room = bytearray(keys.size.max + 8)
+    cdef char *key = PyByteArray_AS_STRING(room)
+    cdef list made = []
+    cdef uint64_t number
+    cdef int32_t size
+    for number in numbers:
+        size = size_of_key(key_seed, number, &sizes)
+        put_key(<uint8_t *> key, form, key_of(key_seed, number, form), size)
+        made.append(key[:size])
+    return made
