@@ -48,6 +48,7 @@ VERBS = {
     "fuzz": "Run fuzz targets under atheris.",
     "keep": "Make a vector and a regression of what a campaign found.",
     "export": "Write seeds, dictionary and mutator for other fuzzers.",
+    "kafka": "Start and stop a broker of Apache Kafka on this machine.",
     "corpus": "Generate and verify corpora of log segments.",
     "load": "Send a workload to a broker at a steady rate, and measure.",
     "demo": "A tour of everything, in a few minutes.",

@@ -36,7 +36,7 @@ from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMar
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
 from kfuzz.kafka import BROKER_RELEASE
-from kfuzz.logs.stored import CLEAN_SHUTDOWN, METADATA_NAME, RECOVERY_POINT, REPLICATION
+from kfuzz.logs.stored import CLEAN_SHUTDOWN, META_PROPERTIES, METADATA_NAME, RECOVERY_POINT, REPLICATION
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import Vector
@@ -65,8 +65,19 @@ CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 NO_ERROR: Final = "NONE"
 
-# docs/real-broker.md says which settings differ from Kafka's defaults, and why.
 PROPERTIES: Final = Path(__file__).with_name("server.properties").read_text()
+# docs/real-broker.md says why these differ from Kafka's defaults.
+FOR_VECTORS: Final = {
+    "auto.create.topics.enable": "false",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "num.recovery.threads.per.data.dir": "4",
+    "log.index.size.max.bytes": "65536",
+    "log.retention.ms": "-1",
+    "log.cleaner.enable": "false",
+    "log.message.timestamp.after.max.ms": "9223372036854775807",
+    "transaction.partition.verification.enable": "false",
+}
 
 
 class BrokerFailed(KfuzzError):
@@ -161,8 +172,8 @@ def artefacts(release: str = BROKER_RELEASE) -> Testee:
     )
 
 
-def _make_ready(release: str) -> Path:
-    """The folder with the jars of a release."""
+def make_broker_ready(release: str) -> Path:
+    """The folder with the jars of a release, made if it is not there. ``UsageError`` if that fails."""
     made = artefacts(release)
     if reason := made.missing():
         raise UsageError(f"{reason}; install that to ask a real broker")
@@ -179,12 +190,12 @@ def kafka_tool(main: str, *arguments: str, java_options: Sequence[str] = ()) -> 
 
     ``UsageError`` if Java or Maven is missing.
     """
-    return _java(
-        _make_ready(BROKER_RELEASE), main, arguments, log_levels={"defaultLogLevel": "off"}, options=java_options
+    return java_command(
+        make_broker_ready(BROKER_RELEASE), main, arguments, log_levels={"defaultLogLevel": "off"}, options=java_options
     )
 
 
-def _java(
+def java_command(
     folder: Path,
     main: str,
     arguments: Iterable[str],
@@ -192,6 +203,7 @@ def _java(
     log_levels: Mapping[str, str],
     options: Sequence[str] = JAVA_OPTIONS,
 ) -> list[str]:
+    """The command line of a main class of the release in ``folder``. ``log_levels``: by slf4j-simple's names."""
     levels = [f"-Dorg.slf4j.simpleLogger.{name}={level}" for name, level in log_levels.items()]
     classpath = f"{folder / 'classes'}:{folder / 'lib'}/*"
     return ["java", f"-Xmx{HEAP_BYTES}", *options, *levels, "-cp", classpath, main, *arguments]
@@ -214,6 +226,10 @@ class Broker:
     Only one thread may use a broker. ``UsageError`` if Java or Maven is missing; ``BrokerFailed`` if it does not start.
     """
 
+    # The main program, and its stdin. Both Java programs of kfuzz end when their stdin closes.
+    _main = "kfuzz.broker.Server"
+    _stdin = subprocess.PIPE
+
     def __init__(
         self,
         settings: Mapping[str, str] | None = None,
@@ -222,7 +238,7 @@ class Broker:
         release: str = BROKER_RELEASE,
     ) -> None:
         self._release = release
-        self._settings = dict(settings or {})
+        self._settings = FOR_VECTORS | dict(settings or {})
         self._log_levels = LOG_LEVELS | {f"log.{name}": level for name, level in (log_levels or {}).items()}
         self._folder: Path
         self._home: Path
@@ -231,7 +247,7 @@ class Broker:
         self._topics = 0
 
     def __enter__(self) -> Broker:
-        self._folder = _make_ready(self._release)
+        self._folder = make_broker_ready(self._release)
         self._home = Path(tempfile.mkdtemp(prefix="kfuzz-broker-"))
         try:
             self._format()
@@ -261,17 +277,20 @@ class Broker:
 
     def start(self) -> None:
         """Start the broker and wait until it is ready; ``BrokerFailed`` if it ends or takes too long."""
-        arguments = [str(self._properties)]
-        argv = _java(self._folder, "kfuzz.broker.Server", arguments, log_levels=self._log_levels)
-        with (self._home / "broker.log").open("wb") as log:
-            self._process = _spawn(argv, stdout=log, stderr=subprocess.STDOUT, cwd=self._home)
+        process = self._launch()
         deadline = time.monotonic() + START_TIMEOUT_S
         while STARTED not in self.log:
-            if self._process.poll() is not None:
+            if process.poll() is not None:
                 raise BrokerFailed(f"the broker ended at start: {self.last_words()}")
             if time.monotonic() > deadline:
                 raise BrokerFailed(f"the broker did not start within {START_TIMEOUT_S} s: {self.last_words()}")
             time.sleep(POLL_S)
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        argv = java_command(self._folder, self._main, [str(self._properties)], log_levels=self._log_levels)
+        with (self._home / "broker.log").open("wb") as log:
+            self._process = _spawn(argv, stdin=self._stdin, stdout=log, stderr=subprocess.STDOUT, cwd=self._home)
+        return self._process
 
     def stop(self) -> None:
         """Stop the broker cleanly, as SIGTERM would. Safe if it has already ended."""
@@ -335,17 +354,20 @@ class Broker:
     def _ready_sender(self) -> subprocess.Popen[bytes]:
         if self._sender is None:
             arguments = [str(self._port), str(ANSWER_TIMEOUT_MS)]
-            argv = _java(self._folder, "kfuzz.broker.Sender", arguments, log_levels={"defaultLogLevel": "off"})
+            argv = java_command(self._folder, "kfuzz.broker.Sender", arguments, log_levels={"defaultLogLevel": "off"})
             self._sender = _spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self._home)
         return self._sender
 
-    def _format(self) -> None:
-        with _free_ports(2) as (self._port, controller_port):
+    def _format(self, port: int = 0) -> None:
+        """Write the settings, with any free port for 0, and format the log directory unless it is formatted."""
+        with _free_ports([port, 0]) as (self._port, controller_port):
             properties = PROPERTIES.format(port=self._port, controller_port=controller_port, data=self.data)
         properties += "".join(f"{name}={value}\n" for name, value in self._settings.items())
         self._properties = self._home / "server.properties"
         self._properties.write_text(properties)
-        self.data.mkdir()
+        if (self.data / META_PROPERTIES).is_file():
+            return
+        self.data.mkdir(exist_ok=True)
         for name, content in _formatted(self._folder).items():
             path = self.data / name
             path.parent.mkdir(exist_ok=True)
@@ -375,7 +397,7 @@ def _formatted(folder: Path) -> dict[str, bytes]:
         data = Path(home, "data")
         properties.write_text(PROPERTIES.format(port=1, controller_port=2, data=data))
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(properties)]
-        argv = _java(folder, "kafka.tools.StorageTool", arguments, log_levels={"defaultLogLevel": "off"})
+        argv = java_command(folder, "kafka.tools.StorageTool", arguments, log_levels={"defaultLogLevel": "off"})
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, cwd=home, timeout=START_TIMEOUT_S)
         if done.returncode != 0:
             said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
@@ -384,25 +406,31 @@ def _formatted(folder: Path) -> dict[str, bytes]:
 
 
 @contextlib.contextmanager
-def _free_ports(count: int) -> Iterator[list[int]]:
-    """Different free ports on the loopback address."""
+def _free_ports(wanted: Sequence[int]) -> Iterator[list[int]]:
+    """Different free ports on the loopback address: these, and any for 0. ``UsageError`` if one is not free."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
+        sockets = [stack.enter_context(socket.socket()) for _ in wanted]
+        for one, port in zip(sockets, wanted, strict=True):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise UsageError(f"port {port} cannot be used: {error.strerror}; name another one") from None
         yield [one.getsockname()[1] for one in sockets]
 
 
-def _spawn(argv: Sequence[str], *, stdout: Any, stderr: Any, cwd: Path) -> subprocess.Popen[bytes]:
-    """Start a process in its own group. Both Java programs end when their stdin closes, so they never outlive kfuzz."""
-    return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True)
+def _spawn(
+    argv: Sequence[str], *, stdin: int = subprocess.PIPE, stdout: Any, stderr: Any, cwd: Path
+) -> subprocess.Popen[bytes]:
+    """Start a process in its own group."""
+    return subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True)
 
 
 def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
     """Close the process's stdin; kill its group if it has not ended after ``timeout_s`` seconds."""
-    assert process.stdin
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
+    if process.stdin:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
     try:
         process.wait(timeout_s)
     except subprocess.TimeoutExpired:
