@@ -314,7 +314,7 @@ def test_markers_without_records_or_with_a_wrong_crc_and_other_control_records_e
     batches = [data_batch(0, 6, dice, **transactional), short, empty, odd, abort]
     parts = [bytearray(records.encode_batch(one)) for one in batches]
     # A marker with a wrong CRC: it has another coordinator's epoch.
-    parts.insert(1, bytearray(records.encode_batch(marker(6, 1, True))))
+    parts.insert(1, bytearray(records.encode_batch(marker(6, 1, 0, commit=True))))
     parts[1][-2] ^= 1
     data = b"".join(parts)
     folder = tmp_path / "orders-0"
