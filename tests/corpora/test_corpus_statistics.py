@@ -77,6 +77,13 @@ OWN = {
     "epochs": Workload(
         topics=(Topic("epochs", producers=Producers(2, 1, epoch_records=150)),), size=4 * MIB, segment_bytes=MIB
     ),
+    "hashed": Workload(
+        topics=tuple(
+            Topic(kind, partitions=3, keys=Keys(kind, cardinality=20_000, type="long", partitioner="murmur2"))
+            for kind in ("uniform", "zipf", "sequential")
+        ),
+        size=3 * MIB,
+    ),
     "uniform": Workload(topics=(Topic("uniform", keys=Keys(cardinality=3000)),), size=4 * MIB),
 }
 
@@ -156,6 +163,10 @@ WRONG: list[tuple[str, int, str, dict[str, Any], str]] = [
     ("mixed", 0, "legacy", {"magic1": 0.1}, "legacy.magic1"),
     ("mixed", 1, "legacy", {"magic0": 0.2}, "legacy.magic0"),
     ("mixed", 1, "legacy", {"codecs": (("none", 1),)}, "legacy.codecs"),
+    *(("hashed", at, "keys", {"partitioner": "crc32"}, "keys.partitioner") for at in range(3)),
+    ("hashed", 0, "keys", {"kind": "zipf", "exponent": 0.3}, "keys.exponent"),
+    ("hashed", 1, "keys", {"exponent": 1.2}, "keys.exponent"),
+    ("hashed", 2, "keys", {"cardinality": 5000}, "keys.kind"),
     ("busy", 0, "keys", {"cardinality": 5001}, "keys.kind"),
     ("busy", 0, "keys", {"kind": "uniform"}, "keys.kind"),
     ("busy", 0, "values", {"tombstone_share": 0.08}, "values.tombstone_share"),

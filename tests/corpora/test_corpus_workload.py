@@ -22,6 +22,9 @@ from kfuzz.units import SIZES, parse_size, show_size
 
 WORKLOADS = sorted((Path(__file__).parents[2] / "spark_jobs" / "workloads").glob("*.toml"))
 TOPIC = '[[topics]]\nname = "t"\n'
+KEYS = TOPIC + "partitions = 7\n[topics.keys]\n"
+HASHED = KEYS + 'partitioner = "murmur2"\n'
+CRC32 = KEYS + 'partitioner = "crc32"\n'
 JSON = TOPIC + '[topics.values]\nkind = "json"\n'
 
 # (what is in the file, words that the sentence must hold: the key and the remedy)
@@ -65,6 +68,13 @@ MISTAKES = {
         TOPIC + "[topics.keys]\nexponent = 1.5\n",
         ["keys.exponent is 1.5", 'keys.kind is "uniform"', 'choose the kind "zipf"'],
     ),
+    "size of keys with a type": (KEYS + 'type = "int"\nsize = 5\n', ["topics[0].keys.size", 'type "int"', "remove it"]),
+    "too many keys of int": (KEYS + 'type = "int"\ncardinality = 2147483649\n', ["keys.cardinality", 'type "long"']),
+    "too many keys for a table": (HASHED + "cardinality = 10_000_001\n", ["keys.partitioner", "at most 10000000"]),
+    "keys too long for a table": (HASHED + "size = 2000\n", ["keys.partitioner", "together 1 GiB", "lower card"]),
+    "partition without a key": (HASHED + "cardinality = 9\n", ["topics[0] (t)", "partition 0 of 7", "raise keys.card"]),
+    "null keys in one partition": (CRC32 + "null_share = 0.1\n", ["keys.partitioner", 'choose "consistent-random"']),
+    "empty keys in one partition": (CRC32 + "size = { min = 0, max = 9 }\n", ["keys.partitioner", "size.min to 1"]),
     "sequential keys too short": (
         TOPIC + '[topics.keys]\nkind = "sequential"\nsize = 5\n', ["keys.size is at least 5", "6 digits", "raise size"],
     ),
@@ -242,6 +252,8 @@ BEYOND_THE_SCHEMA = {
     "fresh bytes of another codec",
     "start and end", "end too early", "late before 1970", "start before 1970", "hours without records",
     "bursts that do not divide a day", "bursts without an end", "more tombstones than values",
+    "size of keys with a type", "too many keys of int", "too many keys for a table", "keys too long for a table",
+    "partition without a key", "null keys in one partition", "empty keys in one partition",
     "objects too deep", "JSON too large for a batch", "compaction of old formats",
 }  # fmt: skip
 
