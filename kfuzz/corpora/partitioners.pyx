@@ -16,26 +16,20 @@ cdef enum:
     ANYWHERE = -1
 
 
-cdef inline uint32_t word_at(const uint8_t *p, int64_t size) noexcept nogil:
-    """The first four of ``size`` bytes as a number, lowest byte first; missing ones are 0."""
-    cdef uint32_t word = 0
-    cdef int64_t at
-    for at in range(min(size, 4)):
-        word |= <uint32_t> p[at] << 8 * at
-    return word
-
-
-cdef uint32_t murmur2(const uint8_t *p, int64_t size) noexcept nogil:
+cdef uint32_t murmur2(const uint8_t *key, int64_t size) noexcept nogil:
     """MurmurHash2 with the seed of ``org.apache.kafka.common.utils.Utils.murmur2``."""
     cdef uint32_t times = 0x5bd1e995
     cdef uint32_t found = <uint32_t> 0x9747b28c ^ <uint32_t> size
-    cdef uint32_t word
+    cdef uint32_t word = 0
     cdef int64_t at
-    for at in range(0, size - 3, 4):
-        word = word_at(p + at, 4) * times
-        found = found * times ^ (word ^ word >> 24) * times
+    for at in range(size):
+        word |= <uint32_t> key[at] << 8 * (at & 3)
+        if at & 3 == 3:
+            word *= times
+            found = found * times ^ (word ^ word >> 24) * times
+            word = 0
     if size & 3:
-        found = (found ^ word_at(p + (size & ~3), size & 3)) * times
+        found = (found ^ word) * times
     found = (found ^ found >> 13) * times
     return found ^ found >> 15
 

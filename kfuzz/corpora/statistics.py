@@ -306,8 +306,7 @@ def _count_records(
     keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
     sample.keyed[segment.partition] += len(keys)
     sample.see("keys.size", (key_sizes[has_key] < topic.keys.size.min) | (key_sizes[has_key] > topic.keys.size.max))
-    name = topic.keys.partitioner
-    if name in HASHING:
+    if (name := topic.keys.partitioner) in HASHING:
         found = (partition_of(name, key or b"", topic.partitions) for key in keys.unique().to_pylist())
         sample.see("keys.partitioner", np.array([one not in (None, segment.partition) for one in found], np.bool_))
     if topic.keys.kind == "sequential":

@@ -70,7 +70,7 @@ def block_of(index: int) -> tuple[int, int]:
 @lru_cache(maxsize=16)
 def table_of(cardinality: int, exponent: float) -> Zipf:
     """The table for ranks 1 to ``cardinality``; ``exponent`` is taken as the decimal fraction that prints it."""
-    weights = [weight * block_of(at)[1] for at, weight in enumerate(_weights(cardinality, exponent))]
+    weights = [weight * block_of(at)[1] for at, weight in enumerate(_weights(cardinality, exponent, WEIGHT_BITS))]
     return _table(cardinality, exponent, weights)
 
 
@@ -79,18 +79,19 @@ def table_of_some(cardinality: int, exponent: float, numbers: Sequence[int]) -> 
 
     A block counts with the number of its ranks that are there, so the shares of these keep their proportions.
     """
-    weights = _weights(cardinality, exponent)
+    # High ranks have small weights, and there may be no others.
+    weights = _weights(cardinality, exponent, 2 * WEIGHT_BITS)
     edges = [0, *(bisect_left(numbers, block_of(at)[0] - 1) for at in range(1, len(weights))), len(numbers)]
     own = [weight * (end - start) for weight, (start, end) in zip(weights, pairwise(edges), strict=True)]
     return replace(_table(cardinality, exponent, own), edges=struct.pack(f"={len(edges)}I", *edges))
 
 
 @lru_cache(maxsize=16)
-def _weights(cardinality: int, exponent: float) -> list[int]:
-    """The weight of the first rank of each block; there is no block 0."""
+def _weights(cardinality: int, exponent: float, bits: int) -> list[int]:
+    """The weight of the first rank of each block, as a fraction of 2^``bits``; there is no block 0."""
     weights, power = [0], Decimal(repr(exponent))
     while (first := block_of(len(weights))[0]) <= cardinality:
-        weights.append(_weight(first, power))
+        weights.append(_fixed(CONTEXT.exp(CONTEXT.multiply(-power, _ln(first))), bits))
     return weights
 
 
@@ -101,10 +102,6 @@ def _table(cardinality: int, exponent: float, weights: list[int]) -> Zipf:
     keep = Fraction(BLOCKS_PER_OCTAVE, BLOCKS_PER_OCTAVE + 1)
     always = CONTEXT.exp(CONTEXT.multiply(power, _ln(keep.numerator) - _ln(keep.denominator)))
     return Zipf(cardinality, bits, _alias(weights, bits), _fixed(always, PRECISION_BITS), _terms(Fraction(power)))
-
-
-def _weight(rank: int, power: Decimal) -> int:
-    return _fixed(CONTEXT.exp(CONTEXT.multiply(-power, _ln(rank))), WEIGHT_BITS)
 
 
 def _ln(number: int) -> Decimal:

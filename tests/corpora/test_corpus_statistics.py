@@ -79,6 +79,13 @@ OWN = {
     "epochs": Workload(
         topics=(Topic("epochs", producers=Producers(2, 1, epoch_records=150)),), size=4 * MIB, segment_bytes=MIB
     ),
+    "hashed": Workload(
+        topics=tuple(
+            Topic(kind, partitions=3, keys=Keys(kind, cardinality=20_000, type="long", partitioner="murmur2"))
+            for kind in ("uniform", "zipf", "sequential")
+        ),
+        size=3 * MIB,
+    ),
     "uniform": Workload(topics=(Topic("uniform", keys=Keys(cardinality=3000)),), size=4 * MIB),
 }
 
