@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kfuzz.cli.console import PATH, progress
-from kfuzz.cli.sending import sending, tell
+from kfuzz.cli.sending import sending_options, tell
 from kfuzz.corpora.workload import load
 from kfuzz.replay import ARRIVALS, Arrivals, Load, Settings, run_load
 
@@ -23,7 +23,7 @@ from kfuzz.replay import ARRIVALS, Arrivals, Load, Settings, run_load
     show_default=True,
     help="When batches are due: evenly, at random times by the workload's seed, or by its hours and bursts.",
 )
-@sending("the load", retries=120, reconnects=10_000, transactional_id="kfuzz-load")
+@sending_options("the load", retries=120, reconnects=10_000, transactional_id="kfuzz-load")
 def command(workload: Path, topics: str, arrivals: Arrivals, make: Callable[..., Settings], as_json: bool) -> int:
     """Send what WORKLOAD (TOML) describes to a broker, without end and without a disk.
 

@@ -10,7 +10,7 @@ import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Word, progress
-from kfuzz.cli.sending import sending, tell
+from kfuzz.cli.sending import sending_options, tell
 from kfuzz.replay import Settings, find_parts, parse_speed, replay
 
 MB = 1_000_000
@@ -22,7 +22,7 @@ MB = 1_000_000
 @click.option("--loop", is_flag=True, help="Send the log again and again, until --duration or --records ends it.")
 @click.option("--convert", is_flag=True, help="Rewrite batches that a broker refuses: gaps, old formats, …")
 @options.limits
-@sending("the replay", retries=10, reconnects=20, transactional_id="kfuzz-replay")
+@sending_options("the replay", retries=10, reconnects=20, transactional_id="kfuzz-replay")
 def command(
     directory: Path,
     topics: str,

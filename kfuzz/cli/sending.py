@@ -13,7 +13,9 @@ from kfuzz.cli.console import Word, echo_json, say
 from kfuzz.replay import ACKS, Address, Rate, Report, Settings, parse_name, parse_rate
 
 
-def sending(what: str, *, retries: int, reconnects: int, transactional_id: str) -> Callable[..., Callable[..., Any]]:
+def sending_options(
+    what: str, *, retries: int, reconnects: int, transactional_id: str
+) -> Callable[..., Callable[..., Any]]:
     """The options of a verb that sends batches. ``what`` names its work.
 
     The verb gets ``make``, which makes ``Settings`` of them and of more, and ``as_json``.

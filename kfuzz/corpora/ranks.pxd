@@ -1,4 +1,5 @@
 # Draws ranks that follow Zipf's law; kfuzz.corpora.zipf makes the tables and explains them.
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from kfuzz.corpora.draws cimport cell
@@ -23,6 +24,18 @@ cdef struct zipf_t:
     int64_t terms[ZIPF_TERMS]
     # With a partitioner: the place of each block's first key among the partition's own keys, and their number.
     const uint32_t *edges
+
+# What the table says, as long as it lives.
+cdef inline zipf_t to_zipf(object table):
+    cdef zipf_t made
+    cdef int i
+    made.columns = <const column_t *> PyBytes_AS_STRING(table.columns)
+    made.edges = <const uint32_t *> PyBytes_AS_STRING(table.edges)
+    made.rest_bits = 64 - table.column_bits
+    made.cardinality, made.keep_always = table.cardinality, table.keep_always
+    for i in range(ZIPF_TERMS):
+        made.terms[i] = table.terms[i]
+    return made
 
 # Whether ``u``, a fraction of 2³¹, is below (``first`` / ``rank``) to the power of the exponent.
 cdef inline bint keeps(const zipf_t *z, uint64_t first, uint64_t rank, int64_t u) noexcept nogil:

@@ -39,7 +39,7 @@ from kfuzz.corpora.fills cimport (
 )
 from kfuzz.corpora.json_writer cimport JsonWriter
 from kfuzz.corpora.messages cimport message_fields, put_message, put_message_crc, size_of_message
-from kfuzz.corpora.ranks cimport ZIPF_TERMS, column_t, zipf_place, zipf_rank, zipf_t
+from kfuzz.corpora.ranks cimport to_zipf, zipf_place, zipf_rank, zipf_t
 from kfuzz.corpora.ticks cimport free_ticks, rate_of, set_ticks, ticks_t, turn_pieces, turn_to
 from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
 from kfuzz.wire.io.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
@@ -181,7 +181,7 @@ cdef class Synthesiser(Writers):
     cdef uint64_t key_count
     cdef uint64_t key_nulls, value_nulls, tombstones, header_share
     cdef int key_kind, key_form
-    cdef bytes zipf_columns, zipf_edges
+    cdef object zipf_table
     cdef zipf_t zipf
     cdef bint text, log_append
     # JSON values of one batch, one after the other: written before the batch, because their sizes are not known before.
@@ -251,8 +251,9 @@ cdef class Synthesiser(Writers):
             self.own_keys = <const uint32_t *> PyBytes_AS_STRING(self.own)
             self.key_count = <uint64_t> len(self.own) // 4
         if self.key_kind == KEYS_ZIPF:
-            self.set_zipf(zipf.table_of(topic.keys.cardinality, topic.keys.exponent) if self.own is None else
-                          zipf_of(topic.keys, self.key_seed, self.partitions, self.partition))
+            self.zipf_table = (zipf.table_of(topic.keys.cardinality, topic.keys.exponent) if self.own is None else
+                               zipf_of(topic.keys, self.key_seed, self.partitions, self.partition))
+            self.zipf = to_zipf(self.zipf_table)
         self.key_nulls = threshold(topic.keys.null_share)
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
@@ -284,18 +285,6 @@ cdef class Synthesiser(Writers):
         # Uncompressed batches look like those of one of the codecs.
         for number, codec in enumerate(CODECS):
             self.fresh_bytes[<int> number] = found.get(codec, max(found.values()))
-        return 0
-
-    cdef int set_zipf(self, table) except -1:
-        cdef int i
-        self.zipf_columns = table.columns
-        self.zipf.columns = <const column_t *> PyBytes_AS_STRING(self.zipf_columns)
-        self.zipf_edges = table.edges
-        self.zipf.edges = <const uint32_t *> PyBytes_AS_STRING(self.zipf_edges)
-        self.zipf.rest_bits = 64 - table.column_bits
-        self.zipf.cardinality, self.zipf.keep_always = table.cardinality, table.keep_always
-        for i in range(ZIPF_TERMS):
-            self.zipf.terms[i] = table.terms[i]
         return 0
 
     def fill(self):
