@@ -19,7 +19,7 @@ THINGS_MAX: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Things:
-    """What the records of one of Kafka's own topics are about. Each kind of topic has some of these keys.
+    """The things that the records of one of Kafka's own topics are about. Each kind of topic has some of these keys.
 
     ``partitions`` are those of each topic. ``changes`` is how often each thing changes. Of the things, ``gone_share``
     are deleted at the end.
@@ -41,7 +41,7 @@ KINDS: Final = {
         ("groups", "topics", "partitions", "members", "changes", "consumer_share", "gone_share"),
     ),
 }
-# What such a topic has in common with others.
+# The keys that such a topic has in common with others.
 _COMMON: Final = ("name", "kind", "things", "partitions", "weight", "batches", "timestamps")
 _TIMES: Final = ("start", "end", "records_per_second")
 

@@ -19,7 +19,7 @@ from kfuzz.errors import UsageError
 
 
 def state(what: str, made: Workload, out: Path) -> Any:
-    """What `kfuzz state` says of a corpus in which `verify` and `check` find nothing."""
+    """The answer of `kfuzz state` about a corpus in which `verify` and `check` find nothing."""
     generate(made, out)
     assert verify(out) == []
     kfuzz("check", out)

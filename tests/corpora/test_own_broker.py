@@ -51,7 +51,7 @@ def loaded(tmp_path: Path, made: Workload, settings: dict[str, str], done: str) 
 
 
 def noise(broker: Broker) -> set[str]:
-    """What the broker's log says that is wrong, without numbers, and without what it always says."""
+    """The lines of the broker's log that are wrong, without numbers, and without what it always says."""
     lines = [line for line in broker.log.decode().splitlines() if not USUAL.search(line)]
     return {re.sub("[0-9]+", "#", line) for line in lines if NOISE.search(line)}
 
