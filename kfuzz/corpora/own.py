@@ -127,7 +127,7 @@ def _consumer_offsets(things: Things, seed: int, partitions: int) -> Iterator[li
             Part(range(len(own) * things.changes), places, commit),
             Part([one for groups in gone for one in groups], places if things.changes else 0, made.no_commit),
             Part(gone[0], 1, lambda group, at, ms: (made.classic(group, at, ms)[0], None)),
-            # What depends on others is deleted first.
+            # Records that depend on others are deleted first.
             Part(gone[1], kinds, lambda group, at, ms: (made.consumer(group, kinds - 1 - at, ms)[0], None)),
         ]
 
@@ -144,7 +144,7 @@ class _Groups:
         self.things, self.seed = things, seed
         self.names = [topic_name(one) for one in range(things.topics)]
         self.subscription = _versioned("ConsumerProtocolSubscription", {"topics": self.names})
-        # What each member reads, as clients of classic groups send it, and as the broker keeps it.
+        # The partitions that each member reads, as clients of classic groups send it, and as the broker keeps it.
         shares = [list(range(member, things.partitions, things.members)) for member in range(things.members)]
         assigned = [[{"topic": name, "partitions": share} for name in self.names] for share in shares]
         self.assignments = [_versioned("ConsumerProtocolAssignment", {"assignedPartitions": one}) for one in assigned]
