@@ -471,10 +471,11 @@ def _transactions(sample: _Sample) -> Iterator[Check]:
 def _keys(sample: _Sample) -> Iterator[Check]:
     """How many different keys there are, and how often each of the first ones occurs."""
     topic, keys = sample.topic, sample.topic.keys
-    if not sample.keys or not sample.keyed:
+    count = sample.keyed.total()
+    if not sample.keys or not count:
         return
     compute: Any = pc
-    count, found = sample.keyed.total(), pa.chunked_array(sample.keys)
+    found = pa.chunked_array(sample.keys)
     log = math.log(4 / sample.alarm)
     own = own_shares(topic, sample.key_seed, sample.keyed) if keys.partitioner in HASHING else []
     mean, slack = different_keys(keys, count, own)
