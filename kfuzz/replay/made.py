@@ -63,22 +63,20 @@ def load_sources(load: Load, settings: Settings) -> tuple[list[Source], dict[str
     plan = _endless(load.workload, load.name)
     chosen = [one for one in plan.topics if fnmatchcase(one.topic.name, load.topics)]
     own_rates = load.arrivals == "workload" and settings.rate == Rate()
-    weights = [one.topic.timestamps.records_per_second if own_rates else one.offsets_per_partition for one in chosen]
-    total = sum(weight * one.topic.partitions for weight, one in zip(weights, chosen, strict=True))
+    parts = [(one, number) for one in chosen for number in one.partitions]
+    weights = [one.topic.timestamps.records_per_second if own_rates else one.offsets(number) for one, number in parts]
+    total = sum(weights)
     if own_rates:
         settings = replace(settings, rate=Rate(records_per_s=total))
     elif load.arrivals != "constant" and settings.rate == Rate():
         raise UsageError(f"arrivals {load.arrivals!r} need a rate; add --rate, such as --rate 50k")
     wanted = {settings.names.get(one.topic.name, one.topic.name): one.topic.partitions for one in chosen}
     sources = []
-    for weight, one in zip(weights, chosen, strict=True):
-        for partition in range(one.topic.partitions):
-            first = one.first_id + partition * one.segments_per_partition
-            ids = range(first, first + one.segments_per_partition)
-            name = settings.names.get(one.topic.name, one.topic.name)
-            steps = _steps(plan, ids, idempotent=settings.acks == ALL)
-            gap = _gap(load, one.topic, partition)
-            sources.append(Source(name, partition, steps, weight / total, gap))
+    for weight, (one, number) in zip(weights, parts, strict=True):
+        first = one.first_id_of(number)
+        name = settings.names.get(one.topic.name, one.topic.name)
+        steps = _steps(plan, range(first, first + one.segments(number)), idempotent=settings.acks == ALL)
+        sources.append(Source(name, number, steps, weight / total, _gap(load, one.topic, number)))
     return sources[load.part :: load.parts], wanted, settings
 
 
