@@ -58,7 +58,7 @@ def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
     """The files of ``segment`` in memory."""
     making = synthesiser(segment, workload.index_interval_bytes)
     log = b"".join(bytes(making.view[:used]) for used in iter(making.fill, 0))
-    return SegmentBytes(log, making.offset_index_bytes(), making.time_index_bytes(), making.transaction_index_bytes())
+    return SegmentBytes(log, making.offset_index, making.time_index, making.transaction_index)
 
 
 def batches_of(segment: Segment, workload: Workload) -> list[RecordBatch]:

@@ -49,10 +49,10 @@ def write_segment(
     making = synthesiser(segment, workload.index_interval_bytes)
     with Target.of(out).stage(segment.directory, attempt) as files:
         files.write(f"{segment.stem}.log", _until(cancelled, _chunks(making)))
-        offsets, times = making.offset_index_bytes(), making.time_index_bytes()
+        offsets, times = making.offset_index, making.time_index
         files.write(f"{segment.stem}.index", [offsets])
         files.write(f"{segment.stem}.timeindex", [times])
-        aborted = making.transaction_index_bytes()
+        aborted = making.transaction_index
         if aborted:
             files.write(f"{segment.stem}.txnindex", [aborted])
         snapshot = encode(_known_producers(segment, segment_id, workload, making, cancelled))
@@ -82,7 +82,7 @@ def _labels(segment: Segment, making: Synthesiser | OwnSynthesiser) -> list[Labe
 
 
 def _producers(making: Synthesiser | OwnSynthesiser) -> dict[int, Producer]:
-    return {fields[0]: Producer(*fields) for fields in making.producers()}
+    return {fields[0]: Producer(*fields) for fields in making.producers}
 
 
 def _known_producers(

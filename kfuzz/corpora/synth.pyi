@@ -36,15 +36,19 @@ class Synthesiser:
     def fill(self) -> int:
         """Make batches until a chunk is full. Returns the number of bytes made; 0 at the segment's end."""
 
-    def offset_index_bytes(self) -> bytes:
+    @property
+    def offset_index(self) -> bytes:
         """The ``.index`` file as Kafka rebuilds it from the log (``OffsetIndex``)."""
 
-    def time_index_bytes(self) -> bytes:
+    @property
+    def time_index(self) -> bytes:
         """The ``.timeindex`` file, with the entry that Kafka adds when a segment becomes inactive (``TimeIndex``)."""
 
-    def transaction_index_bytes(self) -> bytes:
+    @property
+    def transaction_index(self) -> bytes:
         """The ``.txnindex`` file: one ``AbortedTxn`` for each aborted transaction; empty if there is none."""
 
+    @property
     def producers(self) -> list[tuple[int, int, int, int, int, int, int, int]]:
         """Kafka's state of each producer that wrote to this segment: the fields of ``snapshot.Producer``."""
 

@@ -13,6 +13,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from kfuzz.corpora.codecs cimport CODEC_COUNT, codecs_t, to_codecs, weighed
 from kfuzz.corpora.draws cimport (
     KEY_LETTERS,
     cell,
@@ -95,10 +96,6 @@ cdef enum:
     # A fill may overwrite so many bytes after its end.
     FILL_SLACK = 128
 
-cdef extern from "format.h":
-    enum:
-        CODEC_COUNT "(KFUZZ_LAST_CODEC + 1)"
-
 cdef enum:
     KEYS_UNIFORM = 0
     KEYS_ZIPF = 1
@@ -119,26 +116,6 @@ cdef struct record_t:
     int32_t key_size
     int32_t value_size
     int32_t header_count
-
-
-cdef struct codecs_t:
-    # The codecs of a topic's batches, and how often each is used: numbers of codecs, and weights.
-    int count
-    int[CODEC_COUNT] codec
-    uint64_t[CODEC_COUNT] weight
-    uint64_t total
-
-
-cdef codecs_t to_codecs(weights):
-    cdef codecs_t found
-    found.count, found.total = 0, 0
-    if len(weights) > CODEC_COUNT:
-        raise ValueError(f"{len(weights)} weights for {CODEC_COUNT} codecs")
-    for name, weight in weights:
-        found.codec[found.count], found.weight[found.count] = CODECS.index(name), weight
-        found.total += found.weight[found.count]
-        found.count += 1
-    return found
 
 
 cdef inline int64_t size_of_small(int64_t value) noexcept nogil:
@@ -200,7 +177,7 @@ cdef class Synthesiser(Writers):
     cdef codecs_t codecs, legacy_codecs
     cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
     cdef int64_t time_indexed
-    cdef Scratch offset_index, time_index, transaction_index, digests
+    cdef Scratch offset_entries, time_entries, aborted_entries, digests
 
     def __cinit__(self, segment, int64_t index_interval_bytes, int64_t batch_bytes_max, bytes phrases not None,
                   compress):
@@ -213,8 +190,8 @@ cdef class Synthesiser(Writers):
         # A fill may overwrite 127 bytes after its end. A codec may lengthen incompressible data (snappy by a sixth).
         self.capacity = CHUNK_BYTES + batch_bytes_max + batch_bytes_max // 4 + 65536
         self.buffer = bytearray(self.capacity)
-        self.offset_index, self.time_index = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
-        self.transaction_index, self.digests = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
+        self.offset_entries, self.time_entries = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
+        self.aborted_entries, self.digests = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
         self.view = memoryview(self.buffer)
         self.base = <uint8_t *> PyByteArray_AS_STRING(self.buffer)
         self.plain = bytearray(batch_bytes_max + FILL_SLACK if is_compressed(topic) else 0)
@@ -270,7 +247,10 @@ cdef class Synthesiser(Writers):
             reserve(&self.json_values.out, topic.batches.records.max * value_bytes_max(topic) + 8)
         self.header_share = threshold(topic.headers.share)
         self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
-        self.codecs, self.legacy_codecs = to_codecs(topic.batches.codecs), to_codecs(topic.legacy.codecs)
+        self.codecs, self.legacy_codecs = (
+            to_codecs([(CODECS.index(name), weight) for name, weight in given])
+            for given in (topic.batches.codecs, topic.legacy.codecs)
+        )
         self.log_append = topic.timestamps.type == "log-append"
         self.jitter_ms, self.late_ms = topic.timestamps.jitter_ms, topic.timestamps.late_ms
         self.late_share = threshold(topic.timestamps.late_share)
@@ -308,21 +288,25 @@ cdef class Synthesiser(Writers):
         self.size += self.used
         return self.used
 
-    def offset_index_bytes(self):
-        return bytes(self.offset_index)
+    @property
+    def offset_index(self):
+        return bytes(self.offset_entries)
 
-    def time_index_bytes(self):
+    @property
+    def time_index(self):
         """The time index with the entry that Kafka appends when a segment becomes inactive."""
-        cdef int64_t used = len(self.time_index)
+        cdef int64_t used = len(self.time_entries)
         cdef int64_t indexed = self.time_indexed
         self.append_time()
-        result = bytes(self.time_index)
-        self.time_index.out.p, self.time_indexed = self.time_index.out.start + used, indexed
+        result = bytes(self.time_entries)
+        self.time_entries.out.p, self.time_indexed = self.time_entries.out.start + used, indexed
         return result
 
-    def transaction_index_bytes(self):
-        return bytes(self.transaction_index)
+    @property
+    def transaction_index(self):
+        return bytes(self.aborted_entries)
 
+    @property
     def producers(self):
         cdef stream_t *s
         cdef list found = []
@@ -546,21 +530,9 @@ cdef class Synthesiser(Writers):
 
     cdef int codec_of(self, const codecs_t *codecs) noexcept nogil:
         """One of the weighted codecs, chosen by this batch's random number. It decides how the values are filled."""
-        cdef int codec = self.weighed(codecs)
+        cdef int codec = weighed(codecs, self.batch_seed)
         self.fresh = self.fresh_bytes[codec]
         return codec
-
-    cdef inline int weighed(self, const codecs_t *codecs) noexcept nogil:
-        cdef uint64_t at
-        cdef int i
-        if codecs.count == 1:
-            return codecs.codec[0]
-        at = <uint64_t> high(cell(self.batch_seed, 2)) * codecs.total >> 32
-        for i in range(codecs.count):
-            if at < codecs.weight[i]:
-                return codecs.codec[i]
-            at -= codecs.weight[i]
-        return codecs.codec[codecs.count - 1]
 
     cdef int64_t compressed(self, int64_t at, int64_t size, int codec, int magic) except -1 nogil:
         """Compress the ``size`` bytes of ``payload`` to byte ``at`` of the chunk; returns the compressed size."""
@@ -866,7 +838,7 @@ cdef class Synthesiser(Writers):
         if max_timestamp > self.top_timestamp:
             self.top_timestamp, self.top_offset = max_timestamp, last_offset
         if position - self.indexed_at > self.index_interval:
-            entry = more_of(&self.offset_index.out, 8)
+            entry = more_of(&self.offset_entries.out, 8)
             put_int32(put_int32(entry, <int32_t> (last_offset - self.first_offset)), <int32_t> position)
             self.append_time()
             self.indexed_at = position
@@ -883,14 +855,14 @@ cdef class Synthesiser(Writers):
         """Like ``TimeIndex.maybeAppend``: add an entry only if its timestamp is above that of the last entry."""
         cdef uint8_t *entry
         if self.top_timestamp > self.time_indexed:
-            entry = more_of(&self.time_index.out, 12)
+            entry = more_of(&self.time_entries.out, 12)
             put_int32(put_int64(entry, self.top_timestamp), <int32_t> (self.top_offset - self.first_offset))
             self.time_indexed = self.top_timestamp
         return 0
 
     cdef int append_aborted(self, const stream_t *s) except -1 nogil:
         """Add a transaction index entry (``AbortedTxn``, version 0). The marker's offset is the current offset."""
-        cdef uint8_t *entry = put_int16(more_of(&self.transaction_index.out, 34), 0)
+        cdef uint8_t *entry = put_int16(more_of(&self.aborted_entries.out, 34), 0)
         put_int64(put_int64(put_int64(put_int64(entry, s.producer_id), s.first_offset), self.offset), self.stable(s))
         return 0
 
