@@ -65,8 +65,8 @@ def opened(place: str | Path, *, on_left_out: Callable[[str], None] = lambda sen
     """The path of a folder or file that has the log at ``place``: a path, an archive, or a URI that fsspec knows.
 
     An archive is a tar file or a packed file (gzip, zstd); ``backup.tar/broker-1`` is a folder in one. Any other path
-    stays as it is. ``on_left_out`` gets a sentence about each file that is left out. Use the path only inside the
-    block, and open files by functions of ``kfuzz.files``.
+    stays as it is. ``on_left_out`` is called with a sentence for each file of the archive that is not read. Use the
+    path only inside the block, and open files by functions of ``kfuzz.files``.
 
     Raises ``UsageError`` if the store does not answer or has nothing there, if the archive is too large or no part of
     it can be read, and at the end of the block if it was damaged or cut off.

@@ -175,9 +175,9 @@ def test_a_cut_archive_is_read_up_to_the_cut(log: Path, tmp_path: Path, pack: st
     assert code == 2
     assert 0 < len(found) < len(plain)
     assert found == [one for one in plain if one in found]
-    [told] = [line for line in said.splitlines() if "get another copy" in line]
-    assert told.startswith(f"kfuzz: {archive} is ")
-    assert "files of it were read, the last one broker-1/data/t-" in told
+    [sentence] = [line for line in said.splitlines() if "get another copy" in line]
+    assert sentence.startswith(f"kfuzz: {archive} is ")
+    assert "files of it were read, the last one broker-1/data/t-" in sentence
 
 
 def test_a_tar_file_without_its_last_files_is_cut(log: Path, tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ class _OwnPlan(_TopicPlan):
 
     @staticmethod
     def of(topic: Topic, workload: Workload, first_id: int, place: str) -> _OwnPlan:
-        """Raises ``UsageError`` if there are no records, or if they are too large for a batch."""
+        """The plan of a topic. ``UsageError`` if its things have no records, or records too large for a batch."""
         contents = contents_of(topic, seed_of(workload.seed, topic.name))
         sizes = [size for one in contents for _, size in one.sizes()]
         if not sizes:

@@ -88,7 +88,7 @@ def table_of_some(cardinality: int, exponent: float, numbers: Sequence[int]) -> 
 
 @lru_cache(maxsize=16)
 def _weights(cardinality: int, exponent: float, bits: int) -> list[int]:
-    """The weight of the first rank of each block, as a fraction of 2^``bits``; there is no block 0."""
+    """The weight of each block's first rank, as a fraction of 2^``bits``. Blocks begin with 1; before them is a 0."""
     weights, power = [0], Decimal(repr(exponent))
     while (first := block_of(len(weights))[0]) <= cardinality:
         weights.append(_fixed(CONTEXT.exp(CONTEXT.multiply(-power, _ln(first))), bits))

@@ -24,7 +24,7 @@ VERSION: Final = 1
 # The version is before the message, the CRC-32C is its first field and covers what follows.
 PREFIX: Final = struct.Struct(">hI")
 CRC_BYTES: Final = 4
-# The most bytes of a file that is no index: 400,000 producers, or some 200,000 partitions.
+# No larger snapshot or checkpoint is read. So many bytes have 400,000 producers, or about 200,000 partitions.
 OTHER_BYTES_MAX: Final = 16 << 20
 
 

@@ -47,7 +47,7 @@ _PLAIN: Final = re.compile(r"'[^']*'|\S*")
 
 
 def _nth(value: Any) -> range | None:
-    """The numbers that are meant; None if the value is no such thing."""
+    """The numbers that ``nth = value`` chooses, such as 3, "2-5" or "every 3"; None for any other value."""
     match = _NTH.fullmatch(str(value)) if type(value) in (int, str) else None
     if match is None or (match[1] and match[3]):
         return None

@@ -88,7 +88,7 @@ def document_of(run: Run) -> Any:
 
 
 def page_of_kfuzz(cases: Sequence[Case], nowhere: Path, root: Path | None = None) -> str:
-    """The page about kfuzz's own decoder, of which no outcome is expected."""
+    """The page of a run of kfuzz's own decoder without a file of expected outcomes."""
     done = run([own()], cases, places=Places(nowhere, nowhere), whole=False, jobs=1)
     return report.to_html(done, root=root)
 
@@ -438,8 +438,8 @@ def test_decoders_and_whole_clients_stand_apart_and_share_causes(done: Run) -> N
     assert "dies@1, dies-client@1: died of SIGSEGV" in text
     assert "whole clients" not in terminal_text(done)
     document = document_of(run)
-    told = {entry["label"]: entry for entry in document["testees"]}["dies-client@1"]
-    assert (told["kind"], told["of"], told["own"]) == ("client", "dies", ["It seeks."])
+    written = {entry["label"]: entry for entry in document["testees"]}["dies-client@1"]
+    assert (written["kind"], written["of"], written["own"]) == ("client", "dies", ["It seeks."])
     assert {"dies@1", "dies-client@1"} in [set(cause.get("testees", ())) for cause in document["causes"]]
     # This also checks the schema.
     assert report.to_json(report.from_json(document, [case.vector for case in done.cases])) == document

@@ -1,4 +1,4 @@
-"""Loads: what is sent of a workload, when it is due, what its latency is, and how a load ends."""
+"""A load sends the bytes of its workload when they are due, measures latency from then, and ends as it was asked to."""
 
 from __future__ import annotations
 

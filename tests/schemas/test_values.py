@@ -79,7 +79,7 @@ def logical(kind: str, logical_type: str, /, **more: Any) -> dict[str, Any]:
             {"months": 1, "days": 2, "milliseconds": 3},
         ),
         (logical("long", "no-such-type"), 5, 5),
-        # They are no dates, times and UUIDs.
+        # Values that are outside their types stay as they were written.
         (logical("int", "date"), 2**31 - 1, 2**31 - 1),
         (logical("int", "time-millis"), 2**31 - 1, 2**31 - 1),
         (logical("long", "timestamp-micros"), 2**62, 2**62),

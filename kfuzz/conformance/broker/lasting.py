@@ -138,7 +138,7 @@ def stop(*, delete: bool = False) -> Lasting | None:
 
 
 class _Staying(Broker):
-    """A broker in ``home`` that nobody's end ends, with Kafka's own settings."""
+    """A broker in ``home`` with Kafka's own settings. It runs on when the process that started it has ended."""
 
     _main = "kafka.Kafka"
     _stdin = subprocess.DEVNULL
