@@ -30,7 +30,7 @@ from kfuzz.corpora.workload import (
     Topic,
     Workload,
 )
-from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
+from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, PRODUCER_EPOCH_MAX, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.snapshot import snapshot_name
@@ -202,14 +202,39 @@ def _first_offset(old: tuple[_Old, ...], offsets_per_segment: int, index: int) -
 def decided(workload: Workload) -> Workload:
     """``workload`` with a ``segment_bytes``: 64 MiB, or above 1 TiB the largest up to 1 GiB that Kafka can hold.
 
-    Segments of records far smaller than their batches' headers may be longer than planned.
+    Segments of records far smaller than their batches' headers may be longer than planned. Epochs are longer, by a
+    power of two, if their numbers would be too large.
     """
-    if workload.segment_bytes:
-        return workload
-    segment_bytes = SEGMENT_BYTES if workload.size <= MANY_BYTES else SEGMENT_BYTES_MAX
-    while segment_bytes > SEGMENT_BYTES and not all(_fits(topic, segment_bytes) for topic in workload.topics):
-        segment_bytes //= 2
-    return replace(workload, segment_bytes=segment_bytes)
+    if not (segment_bytes := workload.segment_bytes):
+        segment_bytes = SEGMENT_BYTES if workload.size <= MANY_BYTES else SEGMENT_BYTES_MAX
+        while segment_bytes > SEGMENT_BYTES and not all(_fits(topic, segment_bytes) for topic in workload.topics):
+            segment_bytes //= 2
+    part = workload.size / sum(topic.weight for topic in workload.topics)
+    topics = tuple(
+        _with_epochs(topic, part * topic.weight / topic.partitions + segment_bytes) for topic in workload.topics
+    )
+    return replace(workload, segment_bytes=segment_bytes, topics=topics)
+
+
+def _with_epochs(topic: Topic, size: float) -> Topic:
+    """A topic whose epochs are long enough for the limits of their numbers, in partitions of ``size`` bytes."""
+    if not (topic.leader_epoch_offsets or topic.producers.epoch_records or topic.transactions.epoch_transactions):
+        return topic
+    offsets = math.ceil(size / offset_bytes_mean(topic))
+
+    def longer(each: int, count: int, limit: int) -> int:
+        return each << (count // (each * limit)).bit_length() if each else 0
+
+    producers, transactions = topic.producers, topic.transactions
+    count = offsets * topic.partitions // transactions.records
+    ids = longer(producers.epoch_records, offsets, PRODUCER_EPOCH_MAX)
+    ends = longer(transactions.epoch_transactions, count, PRODUCER_EPOCH_MAX)
+    return replace(
+        topic,
+        leader_epoch_offsets=longer(topic.leader_epoch_offsets, offsets, LEADER_EPOCHS_MAX),
+        producers=replace(producers, epoch_records=ids),
+        transactions=replace(transactions, epoch_transactions=ends),
+    )
 
 
 def _fits(topic: Topic, segment_bytes: int) -> bool:
@@ -256,7 +281,6 @@ class Plan:
             _check_segment(topic, per_segment, offset_bytes_mean(topic), place)
             for one in old:
                 _check_segment(topic, one.offsets_per_segment if one.segments else 0, one.offset_bytes, place)
-            _check_leader_epochs(topic, per_partition, place)
             writers = Writers(topic, workload.seed, producer_id, per_segment)
             old_segments = sum(one.segments for one in old)
             if full > old_segments and per_partition - before < writers.offsets_min:
@@ -471,15 +495,6 @@ def _check_segment(topic: Topic, offsets: int, offset_bytes: float, place: str) 
         raise UsageError(
             f"{place}: a segment may take {show_size(largest)}, above Kafka's 2 GiB for one file; "
             f"lower segment_bytes or narrow the ranges of the sizes"
-        )
-
-
-def _check_leader_epochs(topic: Topic, offsets: int, place: str) -> None:
-    each = topic.leader_epoch_offsets
-    if each and -(-offsets // each) > LEADER_EPOCHS_MAX:
-        raise UsageError(
-            f"{place}: leader_epoch_offsets ({each}) gives {-(-offsets // each)} leader epochs in a partition, above "
-            f"{LEADER_EPOCHS_MAX}; give at least {-(-offsets // LEADER_EPOCHS_MAX)}, or 0 for one epoch"
         )
 
 

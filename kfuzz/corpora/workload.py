@@ -308,7 +308,8 @@ def load(path: str | Path) -> Workload:
 
 def parse(text: str, name: str) -> Workload:
     """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name."""
-    workload = read(load_toml(text, name, remedy="correct it there"), name)
+    # A corpus keeps its workload with every default, so that text is far larger than the file of a person.
+    workload = read(load_toml(text, name, remedy="correct it there", bytes_max=64 * TOML_BYTES_MAX), name)
     for at, topic in enumerate(workload.topics):
         _check_shares(topic, f"{name}: topics[{at}]")
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")
