@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 
 from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
-from kfuzz.corpora.json_values import program
 from kfuzz.corpora.workload import (
     BATCH_BYTES_MAX,
     MIB,
@@ -29,6 +28,7 @@ from kfuzz.corpora.workload import (
     Range,
     Topic,
     Workload,
+    program_of,
 )
 from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, PRODUCER_EPOCH_MAX, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
@@ -427,18 +427,18 @@ def _value_nulls(topic: Topic) -> float:
 
 def _value_bytes_mean(topic: Topic) -> float:
     """The mean size of a value that is not null."""
-    if topic.values.kind != "json":
+    if not topic.values.is_written:
         return topic.values.size.mean
-    made, keys = program(topic.values.fields), topic.keys
+    made, keys = program_of(topic.values), topic.keys
     # Without a key, `null` replaces two quotes.
     return made.bytes_mean + made.key_fields * ((1 - keys.null_share) * keys.size.mean + keys.null_share * 2)
 
 
 def value_bytes_max(topic: Topic) -> int:
     """An upper bound on the size of a value."""
-    if topic.values.kind != "json":
+    if not topic.values.is_written:
         return topic.values.size.max
-    made = program(topic.values.fields)
+    made = program_of(topic.values)
     return made.bytes_max + made.key_fields * max(2, topic.keys.size.max)
 
 
@@ -477,7 +477,9 @@ def _record_bytes_max(topic: Topic) -> int:
 
 def _check_batch(topic: Topic, place: str) -> None:
     largest = batch_bytes_max(topic)
-    sizes = "values.fields" if topic.values.kind == "json" else f"values.size ({_shown(topic.values.size)})"
+    sizes = {"json": "values.fields", "file": "the lines of values.file"}.get(
+        topic.values.kind, f"values.size ({_shown(topic.values.size)})"
+    )
     if largest > BATCH_BYTES_MAX:
         raise UsageError(
             f"{place}: a batch may take {show_size(largest)}, above {show_size(BATCH_BYTES_MAX)}; "
