@@ -183,7 +183,8 @@ class KafkaClients(Peer):
         for tool in ("java", "javac"):
             if not shutil.which(tool):
                 raise PeerMissing(f"{tool} is missing; install a JDK")
-        from kfuzz.conformance.protocol.testees import BuildFailed, all_testees, select
+        from kfuzz.conformance.protocol.building import BuildFailed
+        from kfuzz.conformance.protocol.testees import all_testees, select
 
         try:
             # The testee's build provides the library. It does nothing if the library is already there.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from kfuzz import records
+from kfuzz import logs, records
 from kfuzz.cli.main import main
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Segment
@@ -123,3 +123,10 @@ def digests(out: Path) -> dict[str, str]:
         for path in sorted(out.rglob("*"))
         if path.is_file()
     }
+
+
+def fates(log: Path) -> dict[int, tuple[bool, bool]]:
+    """For each record: whether it is aborted, and whether a reader in ``read_committed`` sees it."""
+    rows = [row for part in logs.read(log, columns=["offset", "aborted", "control"]) for row in part.to_pylist()]
+    seen = {row["offset"] for part in logs.read(log, isolation="read_committed") for row in part.to_pylist()}
+    return {row["offset"]: (row["aborted"], row["offset"] in seen) for row in rows if not row["control"]}

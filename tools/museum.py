@@ -18,7 +18,7 @@ from typing import Annotated, Final
 from kfuzz.conformance import Case, Cell, Testee, all_testees, cases_of, select
 from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.runner import run_cases
-from kfuzz.conformance.protocol.testees import BuildFailed
+from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes

@@ -32,7 +32,8 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
     without a rebuild. The original is only read.
 
     A lost marker of a transaction is written again if the original's transaction indexes and snapshots show how the
-    transaction ended. Kept records that were committed, aborted or open, and are not so in the copy, are listed.
+    transaction ended. Offsets are lost too where a segment is missing, or the last one ended later by the names and
+    indexes beside it. Kept records that were committed, aborted or open, and are not so in the copy, are listed.
 
     Where a batch's length is wrong, the next batch is found by the offset index, or by searching for a batch whose CRC
     is right. Links inside a log directory are skipped, as are pipes and devices.
@@ -66,10 +67,12 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
             lost = sum(one.lost_bytes for one in done)
             kept = sum(one.kept_bytes for one in done)
             nothing = "; nothing was written" if dry_run else ""
-            click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes{nothing}")
+            gaps = sum(len(one.gaps) for one in done)
+            gap = f" and {counted(gaps, 'stretch', 'stretches')} of offsets" if gaps else ""
+            click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes{gap}{nothing}")
         if sentence := passed_over(place):
             complain(sentence)
-    return 1 if complaints.count or any(one.lost for one in done) else 0
+    return 1 if complaints.count or any(one.lost or one.gaps for one in done) else 0
 
 
 def _print(one: Salvaged) -> None:

@@ -99,6 +99,9 @@ CODES: Final[Mapping[str, Code]] = {
         None,
         "the file with the topic id is missing; a broker renames the partition to -stray and begins an empty one",
     ),
+    "partition-twice": Code(
+        "fatal", None, "the partition is in {detail} too, with the same topic id; a broker refuses to start"
+    ),
     "segment-gap": Code(
         "fatal", None, "offsets {detail} are in no segment, and nothing shows that the log was compacted"
     ),
@@ -113,6 +116,9 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "segments-overlap": Code(
         "fatal", None, "the segment begins at offset {found}, but the one before it ends before offset {allowed}"
+    ),
+    "snapshot-beyond-log": Code(
+        "fatal", None, "the snapshot shows that the log had offsets up to {found}; it ends before offset {allowed}"
     ),
     "snapshot-crc-mismatch": Code("fatal", None, "the stored CRC is {found:#010x}; the bytes have {allowed:#010x}"),
     "snapshot-cut": Code("fatal", None, "the file has {found} bytes; version and CRC take {allowed}"),

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kfuzz.conformance.judge.harm import HANGS, HARM_OF, KILLS
+from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.conformance.protocol.session import Budget, Limits, NoHandshake, Session, Trouble
 from kfuzz.conformance.protocol.stacks import library_line
-from kfuzz.conformance.protocol.testees import CLIENT, BuildFailed, Testee, all_testees, from_command, select
+from kfuzz.conformance.protocol.testees import CLIENT, Testee, all_testees, from_command, select
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.fuzz.stage import Stage

@@ -24,7 +24,7 @@ from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
 from kfuzz.logs.contents import not_batches
-from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, with_losses
+from kfuzz.logs.lost import LOSSES_MAX, Bounds, LostOffsets, is_torn_abort, with_losses
 from kfuzz.logs.stored import LATER, LEAVING, Kind, kind_of, left_out, offset_index
 from kfuzz.logs.whole import Damage, Directory, Judged, Partition, Start, is_partition
 from kfuzz.mapped import require_whole
@@ -90,20 +90,11 @@ class Checked:
         if self.skipped:
             return {"file": str(self.path), "skipped": self.skipped}
         findings = [one.to_json() | {"places": places} for one, places in self.findings]
-        if self.whole:
-            return {"file": str(self.path), "kind": self.title, "accepted": not self.refused, "findings": findings}
-        return {
-            "file": str(self.path),
-            "kind": self.title,
-            "size": self.size,
-            "batches": self.batches,
-            "records": self.records,
-            "partial_tail": self.tail,
-            "accepted": not self.refused,
-            "findings": findings,
-            "lost": [one.to_json() for one in self.lost],
-            "more_lost": self.more_lost,
-        }
+        names = () if self.whole else ("size", "batches", "records")
+        made = {"file": str(self.path), "kind": self.title} | {name: getattr(self, name) for name in names}
+        made |= {} if self.whole else {"partial_tail": self.tail}
+        made |= {"accepted": not self.refused, "findings": findings, "lost": [one.to_json() for one in self.lost]}
+        return made if self.whole else made | {"more_lost": self.more_lost}
 
 
 @dataclass(slots=True)
@@ -243,13 +234,19 @@ def check_file(
     if listing.batches == listing.refused and (other := not_batches(data, profile)) is not None:
         made.findings.append((other, 1))
         made.tail, made.lost, made.more_lost = 0, [], 0
+        damage = damage or Damage(other.code, 0 if facts is None else facts.next_offset)
+        if (bounds := Bounds(path)).base is not None:
+            made.lose(bounds.lost(0, len(data), None, None))
+    elif partition is not None and (listing.found or made.tail):
+        # The first walk has left out the sound batches, between which the lost offsets are.
+        for one in with_losses(path, Listing(data, profile=profile, role=role, limits=limits)):
+            if isinstance(one, LostOffsets):
+                made.lose(one)
+            elif is_torn_abort(data, one):
+                partition.lose_abort(path, one)
     if partition is not None:
-        if listing.found:
-            # The first walk has left out the sound batches, between which the lost offsets are.
-            for one in with_losses(path, Listing(data, profile=profile, role=role, limits=limits)):
-                if isinstance(one, LostOffsets):
-                    made.lose(one)
-        partition.end(path, damage, made.tail > 0)
+        is_lost = any(one.end == len(data) for one in made.lost) or made.more_lost > 0
+        partition.end(path, damage, made.tail > 0, is_lost)
     return made
 
 
@@ -324,10 +321,13 @@ def _as_checked(judged: Judged, title: str, counts: Counts) -> Iterator[Checked]
     for path, one in judged.findings:
         first, places = found[path].get(one.code, (one, 0))
         found[path][one.code] = first, places + 1
+    for path, _ in judged.lost:
+        found.setdefault(path, {})
     for path, codes in found.items():
         start = judged.start if path == judged.path else None
-        made = Checked(path, title, 0, findings=list(codes.values()), whole=True, start=start)
-        if made.findings or made.start:
+        lost = [one for place, one in judged.lost if place == path]
+        made = Checked(path, title, 0, findings=list(codes.values()), lost=lost, whole=True, start=start)
+        if made.findings or made.start or made.lost:
             counts.add(made)
             yield made
 

@@ -89,8 +89,9 @@ class Side:
         return {"segments": len(self.segments)} | {name: getattr(self, name) for name in names}
 
     def add(self, first: int, last: int, records: int) -> None:
-        """Note records that only this side has; they continue the last range while it ``is_open``."""
+        """Note records that only this side has; they continue the last range while it ``is_open`` and offsets rise."""
         self.records += records
+        self.is_open &= not self.ranges or first > self.ranges[-1][1]
         if self.is_open and not self.more_ranges:
             self.ranges[-1][1:] = last, self.ranges[-1][2] + records
         elif not self.is_open and len(self.ranges) < KEPT_MOST:

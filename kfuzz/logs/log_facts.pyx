@@ -19,6 +19,8 @@ cdef enum:
 cdef class LogFacts(IndexWalk):
     cdef readonly int64_t first_offset, first_last_offset, epoch_fell_at, fallen_epoch, epoch_before
     cdef readonly bint is_cleaned
+    # Whether damage was passed over just now.
+    cdef bint is_after_damage
     cdef int64_t step_bytes, pause_at
     cdef const uint8_t *start
     # The segment's offset index, the entry that comes next, and its position; and the first entry that is wrong.
@@ -43,9 +45,10 @@ cdef class LogFacts(IndexWalk):
         self.wrong = -1
 
     cdef bint data(self, const uint8_t *p, int64_t n, report_t *report) noexcept nogil:
+        # The walk begins again after damage.
+        self.is_after_damage = self.start != NULL
         if self.start == NULL:
             self.start = p
-        # The walk begins again after damage.
         self.from_at = p - self.start
         return IndexWalk.data(self, p, n, report)
 
@@ -55,8 +58,9 @@ cdef class LogFacts(IndexWalk):
         if self.batches == 0:
             self.first_offset = first
             self.first_last_offset = b.last_offset
-        elif b.knows_first and first > self.next_offset:
+        elif b.knows_first and first > self.next_offset and not self.is_after_damage:
             self.is_cleaned = True
+        self.is_after_damage = False
         if b.magic == LAST_MAGIC:
             if h.record_count <= h.last_offset_delta:
                 self.is_cleaned = True

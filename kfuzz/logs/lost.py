@@ -10,19 +10,40 @@ from __future__ import annotations
 import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from typing_extensions import Buffer
+
 from kfuzz.annotate.listing import Entry, Listing
+from kfuzz.control import ControlRecordType
 from kfuzz.kafka import INT32_MAX, INT64_MAX
-from kfuzz.logs.stored import BASE_OFFSET, FOLDER, names_in, read_stored
+from kfuzz.logs.stored import (
+    BASE_OFFSET,
+    FOLDER,
+    RECOVERY_POINT,
+    REPLICATION,
+    names_in,
+    partition_offsets,
+    read_stored,
+)
+from kfuzz.records.read.reader import BatchHeader
+from kfuzz.wire.io.layout import CONTROL
 
 # Of more stretches of damage in a file, a report has the first ones.
 LOSSES_MAX: Final = 100
+# A batch with one of these can be read; a consumer passes over those whose offsets are lower than one before.
+NOT_INCREASING: Final = "offset-not-increasing"
+INDEXED: Final = "indexed-offset-not-increasing"
+OUTSIDE: Final = "offset-outside-segment"
+OFFSET_CODES: Final = (NOT_INCREASING, INDEXED, OUTSIDE)
+# The size of a marker's batch, and where in it the record's type is.
+MARKER_BYTES: Final = 78
+MARKER_TYPE: Final = slice(68, 70)
 # The column of the last offset in an entry of each index.
-INDEXED: Final = {".index": 0, ".timeindex": 1, ".txnindex": 3}
+LAST_COLUMN: Final = {".index": 0, ".timeindex": 1, ".txnindex": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +141,43 @@ class Bounds:
             return None
         # A snapshot has the first offset that it does not cover in its name.
         found = [one - 1 for one in self.beside(".snapshot")]
-        for suffix, column in INDEXED.items():
-            path = self.path.with_suffix(suffix)
-            made = read_stored(path)
-            if made is not None and not any(one.code == "index-not-rising" for one in made.findings):
-                found += [row[column] for _, row in deque(made.entries(), maxlen=1)]
+        topic, _, number = self.partition.rpartition(":")
+        for name in (RECOVERY_POINT, REPLICATION) if topic else ():
+            points = _kept_offsets(self.path.absolute().parents[1] / name)
+            found.append(points.get((topic, int(number)), 0) - 1)
+        found += self.indexed()
         return max((one for one in found if before < one <= self.base + INT32_MAX), default=None)
+
+    def indexed(self) -> Iterator[int]:
+        """The last offset in each index of the segment."""
+        for suffix, column in LAST_COLUMN.items():
+            made = read_stored(self.path.with_suffix(suffix))
+            if made is not None and not any(one.code == "index-not-rising" for one in made.findings):
+                yield from (row[column] for _, row in deque(made.entries(), maxlen=1))
+
+    def missing(self, end: int, before: int) -> LostOffsets | None:
+        """The offsets that are missing after the ``end`` of the segment, whose last offset is ``before``; None if
+        nothing shows that there were any. The cleaner may have removed them, unless it is the last segment.
+        """
+        lost = self.lost(end, end, before, None)
+        return lost if lost.seen is not None or before + 1 < (lost.next or 0) else None
 
     def beside(self, suffix: str) -> Iterator[int]:
         """The offsets in the names of the files with this suffix in the segment's folder."""
         return (number for name in names_in(self.path.parent) if (number := _number(name, suffix)) is not None)
+
+
+@lru_cache(maxsize=4)
+def _offsets_at(path: Path, changed_ns: int) -> dict[tuple[str, int], int]:
+    return partition_offsets(path)
+
+
+def _kept_offsets(path: Path) -> dict[tuple[str, int], int]:
+    """The offsets in a checkpoint, which is asked about many partitions."""
+    try:
+        return _offsets_at(path, path.stat().st_mtime_ns)
+    except OSError:
+        return {}
 
 
 def _number(name: str, suffix: str) -> int | None:
@@ -148,9 +196,12 @@ def with_losses(path: str | Path, entries: Iterable[Entry]) -> Iterator[Entry | 
     # The last offsets of the two batches before, and where the last one ends.
     earlier = before = None if bounds.base is None else bounds.base - 1
     begin = at = end = 0
-    is_damaged = is_misplaced = False
+    is_damaged = is_misplaced = is_cut = False
+    last: Entry | None = None
     for entry in entries:
-        is_refused = bool(entry.findings) and entry.is_refused
+        is_refused = bool(entry.findings) and any(
+            one.severity == "fatal" and one.code not in OFFSET_CODES for one in entry.findings
+        )
         base, end = entry.base_offset, entry.at + entry.size
         fits = before is None or base > before
         # If the one before has too high an offset, this one fits after its forerunner.
@@ -162,13 +213,25 @@ def with_losses(path: str | Path, entries: Iterable[Entry]) -> Iterator[Entry | 
                 if is_damaged or (lost.first or 0) < base:
                     yield lost
             begin, at = at if fits else begin, end
-            earlier, before = before if fits else earlier, entry.last_offset
+            earlier, before, last = before if fits else earlier, entry.last_offset, entry
             is_damaged = is_misplaced = False
         else:
             is_damaged, is_misplaced = is_damaged or is_refused, True
+            is_cut = entry.kind == "tail" and not is_refused
         yield entry
     if is_damaged:
         yield bounds.lost(at, end, before, None)
+    elif is_cut and before is not None and (missing := bounds.missing(end, before)):
+        yield replace(missing, at=at)
+    elif last and bounds.next is not None and (earlier or 0) < bounds.next <= last.base_offset:
+        yield bounds.lost(begin, at, earlier, None)
+
+
+def is_torn_abort(data: Buffer, entry: Entry | BatchHeader) -> bool:
+    """Whether these are the bytes of an ABORT marker that cannot be read, as far as they can be believed."""
+    kind = memoryview(data)[entry.at :][MARKER_TYPE]
+    is_marker = entry.size == MARKER_BYTES and bool(entry.attributes & CONTROL)
+    return is_marker and int.from_bytes(kind, "big") == ControlRecordType.ABORT
 
 
 def lost_at(path: str | Path, listing: Listing, at: int) -> LostOffsets | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -104,14 +104,21 @@ class Original:
         if first.base_offset is None:
             return made
         found: list[npt.NDArray[np.void]] = []
-        for segment in partition_of(first):
+        bounds = Bounds(first.path)
+        segments = {one.base_offset or 0: one for one in partition_of(first)}
+        for base in bounds.beside(".txnindex"):
+            # The index of a segment that is missing.
+            path = first.path.with_name(f"{base:020d}.log")
+            if base > first.base_offset and base not in segments:
+                segments[base] = replace(first, path=path, base_offset=base, next_offset=None)
+        for _, segment in sorted(segments.items()):
             if (entries := aborted_entries(segment)) is not None:
                 found.append(entries)
             else:
                 made.is_whole &= not segment.path.with_suffix(".txnindex").exists()
         made.aborted = by_producer(found)
         made.ends = sorted((one[3], one[1], one[4]) for entries in found for one in entries.tolist())
-        for offset in sorted(Bounds(first.path).beside(".snapshot")):
+        for offset in sorted(bounds.beside(".snapshot")):
             known = read_snapshot(first.path.with_name(snapshot_name(offset - 1)))
             if known is not None and offset >= first.base_offset:
                 made.known_to, made.opened = offset, opened_of(known)
@@ -195,24 +202,35 @@ def lost_commits(
                 break
 
 
-def changes(data: Buffer, original: Original, aborted: Aborted, opened: Mapping[int, int], gaps: Gaps) -> list[Change]:
+def changes(
+    data: Buffer,
+    original: Original,
+    aborted: Aborted,
+    opened: Mapping[int, int],
+    ends: Mapping[int, list[int]],
+    gaps: Gaps,
+) -> list[Change]:
     """The kept records of a segment's copy whose transactions end otherwise now, or may do so.
 
-    ``aborted`` are the transactions of the copy, ``opened`` has the first offset of those that are open at its end.
+    ``aborted`` are the transactions of the copy, ``opened`` has the first offset of those that are open at its end,
+    ``ends`` the offsets of all markers, by producer.
     """
     made: dict[tuple[int, str | None, str, int], Change] = {}
     for one in headers(data):
         if one.attributes & CONTROL or not one.attributes & TRANSACTIONAL or one.magic < 2:
             continue
         producer_id, last = one.producer_id, one.last_offset
-        was, now, began, end = original.fate(producer_id, last), "committed", 0, last
-        if found := covering(aborted, producer_id, last):
-            now, began, end = "aborted", *found
+        was, now = original.fate(producer_id, last), "committed"
+        if covering(aborted, producer_id, last):
+            now = "aborted"
         elif opened.get(producer_id, last + 1) <= last:
-            now, began, end = "open", opened[producer_id], INT64_MAX
+            now = "open"
+        later = ends.get(producer_id, [])
+        at = bisect_left(later, last)
+        end = later[at] if at < len(later) else INT64_MAX
         # If nothing is known of its end, that may have been lost with one of the gaps.
-        may_differ = now != "committed" and any(began < (gap.first or 0) <= end for _, gap in gaps)
+        may_differ = any(last < (gap.first or 0) <= end for _, gap in gaps)
         if was != now and (was is not None or may_differ):
-            key = producer_id, was, now, began
+            key = producer_id, was, now, end
             made.setdefault(key, Change(producer_id, one.base_offset, last, was, now)).last_offset = last
     return list(made.values())

@@ -27,30 +27,32 @@ from kfuzz.files import local_path, map_regular, open_whole, read_small, write_w
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
-from kfuzz.logs.lost import Bounds, LostOffsets
+from kfuzz.logs.log_facts import LogFacts
+from kfuzz.logs.lost import NOT_INCREASING, OFFSET_CODES, OUTSIDE, Bounds, LostOffsets, is_torn_abort
 from kfuzz.logs.meaning import Aborted, Change, Marker, Original, by_producer, changes, lost_aborts, lost_commits
 from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, refuse
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, checkpoint_text, encode, follow, opened_of, snapshot_name
 from kfuzz.logs.stored import (
     CLEAN_SHUTDOWN,
+    CLEANER,
     LOG_START,
     META_PROPERTIES,
     METADATA_NAME,
+    OFFSET,
     RECOVERY_POINT,
     REPLICATION,
     last_offset,
+    partition_offsets,
     read_stored,
 )
 from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.records.read.reader import BatchHeader, check_with, headers
+from kfuzz.wire.io.layout import CONTROL
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.search import Search
 
 # Bytes are copied in pieces of this size.
 STEP_BYTES: Final = 1 << 20
-# A consumer passes over batches whose offsets are lower than one before. A broker stops only at some of them.
-NOT_INCREASING: Final = "offset-not-increasing"
-OFFSET_CODES: Final = (NOT_INCREASING, "indexed-offset-not-increasing", "offset-outside-segment")
 COPIED_BYTES_MAX: Final = 4096
 # The mark of a clean shutdown. The broker's epoch is not known.
 SHUT_DOWN: Final = '{"version":0,"brokerEpoch":-1}'
@@ -77,6 +79,11 @@ class _Kept:
     size: int
     stretches: list[tuple[int, int]]
     added: list[tuple[int, int, bytes]] = field(default_factory=list)
+
+    def view(self) -> memoryview:
+        """The bytes of the segment."""
+        with self.segment.open() as file:
+            return mapped(file, 0, self.size) if self.size else memoryview(b"")
 
 
 @dataclass(slots=True)
@@ -163,24 +170,33 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
     first, target = plan[0][0], plan[0][2].parent
     original = Original.of(first)
     producers, before = dict(original.producers), sorted(opened_of(original.producers.values()).items())
-    gaps = [(number, gap) for number, part in enumerate(parts) for gap in part.made.gaps]
-    aborts = list(lost_aborts(original, gaps))
-    _add(parts, aborts)
     walks, aborted = _walks(parts, before)
+    _add_missing(parts, walks, original)
+    gaps = [(number, gap) for number, part in enumerate(parts) for gap in part.made.gaps]
+    marked: dict[int, list[int]] = defaultdict(list)
     if gaps:
+        torn = [one for number, gap in gaps for one in _torn_aborts(parts[number], number, gap)]
+        original.is_whole &= not torn
+        aborts = [*lost_aborts(original, gaps), *torn]
+        _add(parts, aborts)
+        walks, aborted = _walks(parts, before)
         opened = dict(walks[-1].open_transactions)
         _add(parts, lost_commits(original, gaps, aborted, opened, {one.offset for one in aborts}))
         walks, aborted = _walks(parts, before)
+        for head in (head for part in parts for head in headers(map_regular(part.target))):
+            if head.attributes & CONTROL:
+                marked[head.producer_id].append(head.last_offset)
     epochs: list[tuple[int, int]] = []
     ends = [*(part.segment.base_offset or 0 for part in parts[1:]), walks[-1].next_offset]
     for part, walk, end in zip(parts, walks, ends, strict=True):
         part.made.batches, part.made.records = walk.batches, walk.records
         part.made.markers.sort(key=lambda one: one.offset)
         if walk.batches:
+            part.made.first_offset = OFFSET.unpack_from(map_regular(part.target))[0]
             part.made.next_offset = walk.next_offset
             if gaps:
                 opened = dict(walks[-1].open_transactions)
-                part.made.changes = changes(map_regular(part.target), original, aborted, opened, gaps)
+                part.made.changes = changes(map_regular(part.target), original, aborted, opened, marked, gaps)
         if part.segment.base_offset is not None:
             part.target.with_suffix(".txnindex").unlink(missing_ok=True)
             indexes = {".index": walk.offset_index, ".timeindex": walk.time_index, ".txnindex": walk.transaction_index}
@@ -212,8 +228,48 @@ def _add(parts: Sequence[_Kept], markers: Iterable[Marker]) -> None:
         part.made.markers.append(marker)
         part.added.append((marker.gap.at, marker.gap.at, marker.encode(head)))
     for part in (parts[number] for number in sorted({marker.segment for marker in found})):
-        with part.segment.open() as file:
-            _write(part, mapped(file, 0, part.size))
+        _write(part, part.view())
+
+
+def _add_missing(parts: Sequence[_Kept], walks: Sequence[IndexWalk], original: Original) -> None:
+    """Add the offsets that are missing after the end of a segment to its gaps: another segment, or the end of the log,
+    was lost.
+    """
+    for part, walk in zip(parts, walks, strict=True):
+        bounds = Bounds(part.segment.path)
+        gaps = part.made.gaps
+        if bounds.base is None or (gaps and gaps[-1].end == part.size):
+            continue
+        gap = bounds.missing(part.size, walk.next_offset - 1)
+        if gap is None or (gap.last is not None and _is_cleaned(parts)):
+            continue
+        gaps.append(gap)
+        known = {*bounds.beside(".index"), *bounds.beside(".txnindex"), *bounds.indexed()}
+        if gap.last is not None and not any(walk.next_offset <= one <= gap.last for one in known):
+            # A transaction may have ended there.
+            original.is_whole = False
+
+
+def _is_cleaned(parts: Sequence[_Kept]) -> bool:
+    """Whether a log was compacted: by a broker's checkpoint, or because offsets are missing in sound bytes."""
+    first, facts = parts[0].segment, LogFacts(INT64_MAX)
+    points = partition_offsets(first.path.absolute().parents[1] / CLEANER)
+    for part in parts:
+        for start, end in part.stretches:
+            facts.begin_segment(0)
+            check_with(part.view()[start:end], facts)
+    return (first.topic, first.partition) in points or facts.is_cleaned
+
+
+def _torn_aborts(part: _Kept, number: int, gap: LostOffsets) -> Iterator[Marker]:
+    """The ABORT markers that can be recognised in lost bytes, if the segment has no transaction index."""
+    if part.segment.path.with_suffix(".txnindex").exists():
+        return
+    lost = part.view()[gap.at : gap.end]
+    for at, size, _ in frames(lost):
+        head = next(headers(lost[at : at + size]))
+        if is_torn_abort(lost[at:], head):
+            yield Marker(number, gap, head.base_offset, head.producer_id, True)
 
 
 def _walks(parts: Sequence[_Kept], opened: list[tuple[int, int]]) -> tuple[list[IndexWalk], Aborted]:
@@ -254,19 +310,18 @@ def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
     made = Salvaged(segment.path, copy)
     with segment.open() as file:
         size = os.fstat(file.fileno()).st_size
-        view = mapped(file, 0, size) if size else memoryview(b"")
-        part = _Kept(segment, target, made, size, _sound(segment, file, view, made))
+        part = _Kept(segment, target, made, size, [])
+        view = part.view()
+        part.stretches += _sound(segment, file, view, made)
         # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
         # the batch at which a broker would stop, and those after it at which it would stop for the same reason.
         _write(part, view)
-        while refused := _refused(target):
+        while refused := _refused(target, segment.next_offset):
             _leave_out(part, view, *refused)
             _write(part, view)
         made.gaps = list(_gaps(part, view))
     made.lost.sort(key=lambda one: one.at)
     made.kept_bytes = sum(end - start for start, end in part.stretches)
-    if part.stretches:
-        made.first_offset = int.from_bytes(view[part.stretches[0][0] :][:8], "big", signed=True)
     return part
 
 
@@ -325,16 +380,31 @@ def _write(part: _Kept, view: memoryview) -> None:
         require_whole(view)
 
 
-def _refused(copy: Path) -> tuple[int, Finding] | None:
-    """Where in the copy a broker that loads it would stop, or offsets fall, and why; None if it is sound."""
+def _refused(copy: Path, following: int | None) -> tuple[int, Finding] | None:
+    """Where in the copy a broker that loads it would stop, or offsets fall or lead beyond the segment that begins with
+    ``following``, and why; None if it is sound.
+    """
     data = map_regular(copy)
     verdict = records.check(data, role="log")
     falls = next((one for one in verdict.findings if one.code == NOT_INCREASING), None)
     if verdict.fatal is None and falls is not None:
         return falls.at, falls
     if verdict.fatal is None and verdict.consumed == len(data):
-        return None
+        return _beyond(memoryview(data), following)
     return verdict.consumed, verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
+
+
+def _beyond(data: memoryview, following: int | None) -> tuple[int, Finding] | None:
+    """As :func:`_refused`: the last batch, if its offset leaps into the segment that begins with ``following``."""
+    places = deque((at for at, _, _ in frames(data)), maxlen=2) if following is not None else ()
+    if not places:
+        return None
+    at, before = places[-1], -1 if len(places) == 1 else last_offset(data[places[0] :])
+    (base,) = OFFSET.unpack_from(data, at)
+    if following is None or not before < following <= base:
+        return None
+    reason = f"its first offset is {base}, and the next segment begins with {following}"
+    return at, Finding(OUTSIDE, "fatal", at, "", None, reason)
 
 
 def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None:

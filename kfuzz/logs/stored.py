@@ -32,7 +32,7 @@ from kfuzz.logs.snapshot import CRC_BYTES, LEADER_EPOCH_CHECKPOINT, OTHER_BYTES_
 from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
 from kfuzz.wire.io.checksum import crc32c
-from kfuzz.wire.io.layout import HEADER_AT, MAGIC_AT
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 from kfuzz.wire.records.framing import frames, next_frame
 
 # The entries of each kind of index: fields and their widths in bytes; all are big-endian and signed.
@@ -60,6 +60,8 @@ LEAVING: Final = re.compile(
 )
 FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})", re.DOTALL)
 NAMES_MOST: Final = 5
+# The fewest bytes after a batch's length: those of a message of magic 0.
+MESSAGE_BYTES_LEAST: Final = 14
 BASE_OFFSET: Final = re.compile(r"\d{20}")
 ABORTED_VERSION: Final = 0
 CHECKPOINT_VERSION: Final = 0
@@ -166,6 +168,13 @@ def read_stored(path: Path) -> Stored | None:
         return kind.read(path, map_regular(path), "kafka") if kind else None
     except UsageError:
         return None
+
+
+def partition_offsets(path: Path) -> dict[tuple[str, int], int]:
+    """The offsets in a checkpoint of partitions; none if it cannot be read: a broker takes it for an empty one."""
+    stored = read_stored(path)
+    rows = stored.entries() if stored and not stored.is_refused else ()
+    return {(topic, partition): offset for _, (topic, partition, offset) in rows}
 
 
 def names_in(folder: Path) -> set[str]:
@@ -334,12 +343,23 @@ def _filled(data: bytes | mmap.mmap) -> int:
     return 0
 
 
+def _offset_index_of(path: Path) -> _Index | None:
+    """The offset index of the segment that the file ``path`` belongs to; None if it cannot be read."""
+    data = _beside(path, ".index")
+    return None if data is None or len(data) > INDEX_BYTES_MAX else _Index(path, data, ".index", "", "kafka")
+
+
 def offset_entries(path: Path) -> memoryview:
-    """The entries of an offset index; none if it cannot be read."""
-    try:
-        return _Index(path, map_regular(path), ".index", "", "kafka").whole
-    except UsageError:
-        return memoryview(b"")
+    """The entries of that index; none if it cannot be read."""
+    index = _offset_index_of(path)
+    return memoryview(b"") if index is None else index.whole
+
+
+def _last_entry(path: Path) -> tuple[int, int] | None:
+    """The offset and the position in the last entry of that index; None if there is none."""
+    index = _offset_index_of(path)
+    last = None if index is None else index.last()
+    return None if last is None else (last[1][0], last[1][1])
 
 
 def offset_index(path: Path, data: bytes | mmap.mmap, profile: Profile, misplaced: int | None = None) -> Stored:
@@ -396,6 +416,38 @@ def last_offset(head: bytes | memoryview) -> int:
     return int(last) + (DELTA.unpack_from(head, HEADER_AT["last_offset_delta"])[0] if head[MAGIC_AT] == 2 else 0)
 
 
+def broker_offsets(log: memoryview, at: int = 0) -> Iterator[int | None]:
+    """The last offset of each batch from byte ``at`` on, by lengths alone; then None if a broker that reads this ends.
+
+    Mirrors ``FileLogInputStream``: the CRC is not looked at, and bytes that are less than the length says are passed
+    over.
+    """
+    while len(log) - at > HEADER_UP_TO_MAGIC:
+        size = LOG_OVERHEAD + DELTA.unpack_from(log, at + OFFSET.size)[0]
+        if size < LOG_OVERHEAD + MESSAGE_BYTES_LEAST:
+            yield None
+            return
+        if size > len(log) - at:
+            return
+        is_cut = log[at + MAGIC_AT] >= 2 and len(log) - at < BATCH_HEADER_SIZE
+        yield None if is_cut else last_offset(log[at:])
+        at += size
+
+
+def broker_end(path: Path) -> int | None:
+    """The offset at which a broker continues that does not recover the last segment, at ``path``; None if it ends.
+
+    Mirrors ``LogSegment.readNextOffset``: it begins where the last entry of the offset index leads, right or wrong.
+    """
+    base = int(path.stem)
+    wanted, at = _last_entry(path) or (base, 0)
+    offsets = list(broker_offsets(memoryview(_beside(path, ".log") or b""), at)) if at >= 0 else [None]
+    found = [one for one in offsets if one is not None]
+    if len(found) < len(offsets):
+        return None
+    return found[-1] + 1 if found and max(found) >= wanted else base
+
+
 def last_offset_at(log: memoryview, position: int) -> int | None:
     """The last offset of the batch at byte ``position`` of a segment; None if there is no whole batch."""
     if not 0 <= position < len(log) or next_frame(log, position)[0] <= 0:
@@ -405,12 +457,9 @@ def last_offset_at(log: memoryview, position: int) -> int | None:
 
 def last_offset_of(path: Path, log: memoryview) -> int | None:
     """The last offset of a segment. Its offset index, if it is right, says where its last batches are."""
-    data = _beside(path, ".index")
     start = 0
-    if data and len(data) <= INDEX_BYTES_MAX:
-        index = _Index(path.with_suffix(".index"), data, ".index", "", "kafka")
-        if (last := index.last()) and last_offset_at(log, last[1][1]) == last[1][0]:
-            start = last[1][1]
+    if (last := _last_entry(path)) and last_offset_at(log, last[1]) == last[0]:
+        start = last[1]
     end = None
     for at, _, _ in frames(log, start):
         end = at

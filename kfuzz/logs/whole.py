@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kfuzz.annotate.listing import Entry
 from kfuzz.errors import UsageError
 from kfuzz.files import map_regular, read_small
 from kfuzz.findings import Finding, Profile
@@ -22,6 +25,7 @@ from kfuzz.findings.model import WHOLE
 from kfuzz.findings.stored import stored_finding
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.log_facts import LogFacts
+from kfuzz.logs.lost import INDEXED, OUTSIDE, Bounds, LostOffsets
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, read_snapshot
 from kfuzz.logs.stored import (
     CHECKPOINTS,
@@ -33,11 +37,14 @@ from kfuzz.logs.stored import (
     META_PROPERTIES,
     METADATA_NAME,
     RECOVERY_POINT,
+    REPLICATION,
     Stored,
+    broker_end,
+    broker_offsets,
     entry_struct,
     names_in,
     offset_entries,
-    read_stored,
+    partition_offsets,
 )
 from kfuzz.text import printable
 from kfuzz.units import counted
@@ -51,17 +58,16 @@ META_NEEDED: Final = ("cluster.id", "node.id")
 KRAFT: Final = "__cluster_metadata"
 # Folders in a log directory that are not logs.
 OTHER_FOLDERS: Final = ("remote-log-index-cache",)
-# A broker that meets one of these in a segment that it recovers ends. It truncates at all others that are fatal.
+# A broker that meets one of these in a segment that it recovers ends. It truncates at all others that are fatal: to
+# nothing at INDEXED, if it does not end because it rebuilds the index. It splits a segment that ends with OUTSIDE.
 ENDING: Final = (
     "end-marker-invalid",
-    "indexed-offset-not-increasing",
     "leader-epoch-offset-negative",
-    "offset-outside-segment",
     "transaction-not-ended",
     "wrapper-start-unknown",
 )
 # The findings about a directory with which a broker does not start.
-REFUSED: Final = ("folder-unknown", "meta-properties-incomplete", "meta-properties-missing")
+REFUSED: Final = ("folder-unknown", "meta-properties-incomplete", "meta-properties-missing", "partition-twice")
 LOADS: Final = "loads it"
 
 
@@ -110,6 +116,35 @@ class _Segment:
     end: int
     damage: Damage | None
     has_tail: bool
+    # The bytes after its last batch that are named as damage.
+    is_lost: bool
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a broker that recovers it changes it."""
+        return self.damage is not None or self.has_tail
+
+    @property
+    def kept_to(self) -> int:
+        """The offset to which a broker that recovers it truncates it."""
+        if self.damage is None:
+            return self.end
+        return self.base if self.damage.code == INDEXED else self.damage.offset
+
+    @property
+    def ends_badly(self) -> bool:
+        """Whether no sound batch follows the first damage."""
+        return self.has_tail or (self.damage is not None and self.damage.offset == self.end)
+
+    def is_ending(self, *, is_rebuilt: bool) -> bool:
+        """Whether a broker ends that recovers it: because of its unclean shutdown, or for the sake of its indexes."""
+        code = self.damage.code if self.damage else ""
+        return (
+            self.is_above
+            or code in ENDING
+            or (code == INDEXED and is_rebuilt)
+            or (code == OUTSIDE and not self.ends_badly)
+        )
 
     @property
     def is_above(self) -> bool:
@@ -134,11 +169,14 @@ class _State(NamedTuple):
 
 @dataclass(slots=True)
 class Judged:
-    """The findings about a partition or a directory as a whole, by the file or folder that each is about."""
+    """The findings about a partition or a directory as a whole, and the offsets that are in no segment, by the file or
+    folder that each is about.
+    """
 
     path: Path
     profile: Profile
     findings: list[tuple[Path, Finding]] = field(default_factory=list)
+    lost: list[tuple[Path, LostOffsets]] = field(default_factory=list)
     start: Start | None = None
 
     def find(self, path: Path, code: str, found: int = 0, allowed: int = 0, detail: str = "") -> None:
@@ -160,19 +198,13 @@ class Directory:
         self.judged = Judged(path, profile)
         self.names = names_in(path)
         self.meta = self._meta() if META_PROPERTIES in self.names else {}
-        self.points = {name: self._points(path / name) for name in CHECKPOINTS if name in self.names}
+        self.points = {name: partition_offsets(path / name) for name in CHECKPOINTS if name in self.names}
         self.is_brokers = bool(self.points or {META_PROPERTIES, CLEAN_SHUTDOWN} & self.names)
         self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None
         self.ends: dict[tuple[str, int], int] = {}
         self.topic_ids: dict[str, tuple[str, Path]] = {}
-        # The files and folders with which a broker does not start.
-        self.refusing: list[Path] = []
-
-    def _points(self, path: Path) -> dict[tuple[str, int], int]:
-        stored = read_stored(path)
-        # A broker takes a file that it cannot read for an empty one.
-        rows = stored.entries() if stored and not stored.is_refused else ()
-        return {(topic, partition): offset for _, (topic, partition, offset) in rows}
+        # The files with which a broker does not start: after a clean shutdown (True), and without one.
+        self.refusing: dict[bool, list[Path]] = {True: [], False: []}
 
     def _meta(self) -> dict[str, str]:
         try:
@@ -211,11 +243,10 @@ class Directory:
                 elif offset > end:
                     code = "log-start-beyond-log" if name == LOG_START else "checkpoint-offset-beyond-log"
                     find(path / name, code, offset, end, called)
-        self.refusing += [place for place, one in self.judged.findings if one.code in REFUSED]
-        if self.refusing:
-            more = f" and {counted(len(self.refusing) - 1, 'more reason')}" if len(self.refusing) > 1 else ""
-            sentence = f"refuses to start, {_because(self.refusing[0], path)}{more}"
-            self.judged.start = Start(sentence, sentence, self.was_clean)
+        always = [place for place, one in self.judged.findings if one.code in REFUSED]
+        clean, unclean = (_refusal(self.refusing[is_clean] + always, path) for is_clean in (True, False))
+        start = Start(clean, unclean, self.was_clean)
+        self.judged.start = None if start.is_plain else start
         return self.judged
 
     def _close_meta(self, others: list[Directory]) -> None:
@@ -234,6 +265,11 @@ class Directory:
             wrong = [name for name in ("node.id", "cluster.id") if here(name) != there(name)][:1]
             # Each directory has an id of its own.
             wrong += ["directory.id"] if here("directory.id") and here("directory.id") == there("directory.id") else []
+            twice = sorted(self.ends.keys() & other.ends.keys()) if here("node.id") == there("node.id") else []
+            for topic, number in twice:
+                one = f"{topic}-{number}"
+                if self.topic_ids.get(topic, ("",))[0] == other.topic_ids.get(topic, (None,))[0]:
+                    self.judged.find(self.path / one, "partition-twice", detail=printable(str(other.path / one)))
             for name in wrong:
                 code = "meta-properties-other-node" if name == "node.id" else "meta-properties-differ"
                 detail = f"{name} {here(name)}; {other.path / META_PROPERTIES} has {there(name)}"
@@ -266,6 +302,8 @@ class Partition:
         # refuses to start at all.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
         self.refusing: Path | None = None
+        # Whether a file beside the segments has a finding.
+        self.has_wrong_file = False
         # By the name of an offset index: its first wrong entry, or -1.
         self.misplaced: dict[str, int] = {}
 
@@ -274,24 +312,32 @@ class Partition:
     def begin(self, path: Path) -> None:
         """The segment at ``path`` is judged next."""
         self._compare_snapshot(int(path.stem))
-        self.facts.begin_segment(min(int(path.stem), INT64_MAX), offset_entries(path.with_suffix(".index")))
+        self.facts.begin_segment(min(int(path.stem), INT64_MAX), offset_entries(path))
 
-    def end(self, path: Path, damage: Damage | None, has_tail: bool) -> None:
-        """The segment at ``path`` was judged."""
+    def end(self, path: Path, damage: Damage | None, has_tail: bool, is_lost: bool) -> None:
+        """The segment at ``path`` was judged. ``is_lost``: the offsets after its last batch are named already."""
         facts = self.facts
         first, last = facts.first_offset, facts.first_last_offset
         base = min(int(path.stem), INT64_MAX)
         self.is_joined &= damage is None and not facts.is_cleaned and base == (base if first < 0 else first)
         self.is_joined &= not self.segments or self.segments[-1].end == base
-        self.segments.append(_Segment(path.name, base, first, last, facts.next_offset, damage, has_tail))
+        self.segments.append(_Segment(path.name, base, first, last, facts.next_offset, damage, has_tail, is_lost))
         if damage is None:
             self.misplaced[f"{path.stem}.index"] = facts.misplaced
         self._compare_aborted(path.with_suffix(".txnindex"))
         if int(path.stem) == self.bases[-1] and facts.next_offset != base:
             self._compare_snapshot(facts.next_offset)
 
+    def lose_abort(self, path: Path, marker: Entry) -> None:
+        """The segment at ``path`` has an ABORT marker that cannot be read."""
+        index = path.with_suffix(".txnindex")
+        if index.name not in self.names:
+            last = marker.last_offset
+            self.judged.find(index, "aborted-missing", marker.producer_id, last, f"up to {last}")
+
     def look(self, path: Path, stored: Stored) -> None:
         """A file beside the segments was judged."""
+        self.has_wrong_file |= bool(stored.findings)
         if path.name == METADATA_NAME:
             self.topic_id = stored.facts.get("topic_id", "")
         elif path.name == LEADER_EPOCH_CHECKPOINT:
@@ -310,7 +356,7 @@ class Partition:
 
     def _compare_snapshot(self, offset: int) -> None:
         """Compare the snapshot at ``offset`` with the state of the producers after the segments so far."""
-        path = self.path / f"{offset:020d}.snapshot"
+        path = self._snapshot(offset)
         if path.name not in self.names or not self.segments or not self.is_joined or self.segments[-1].end != offset:
             return
         if (found := read_snapshot(path)) is None:
@@ -368,13 +414,21 @@ class Partition:
             start = min(one.base, one.first) if one.first >= 0 else one.base
             if start < before.end:
                 find(self.path / one.name, "segments-overlap", start, before.end)
-            elif start > before.end and not before.damage:
+            elif start > before.end and (before.has_tail or not before.is_lost):
                 code = "segment-gap-compacted" if cleaned else "segment-gap"
                 find(self.path / one.name, code, detail=f"{before.end} to {one.base - 1}")
+                if not cleaned and not before.is_lost:
+                    self._lose(one.name, before)
         self._close_epochs()
         for offset in self.stems.get(".snapshot", []):
-            if segments and offset not in self.bases and not self.bases[-1] < offset <= self.end_offset:
-                find(self.path / f"{offset:020d}.snapshot", "segment-missing", offset)
+            if segments and offset not in self.bases and offset <= self.bases[-1]:
+                find(self._snapshot(offset), "segment-missing", offset)
+            elif segments and offset > max(self.end_offset, self.bases[-1]):
+                find(self._snapshot(offset), "snapshot-beyond-log", offset - 1, self.end_offset)
+        reached = max(directory.point(name, self.partition) for name in (RECOVERY_POINT, REPLICATION))
+        is_doubtful = self.has_wrong_file or self.judged.findings or reached > self.end_offset
+        if segments and not segments[-1].is_lost and is_doubtful:
+            self._lose(segments[-1].name, segments[-1])
         is_named = METADATA_NAME in self.names or not self.partition or self.is_krafts or directory.is_zookeepers
         if not is_named and (directory.is_brokers or directory.topic_ids):
             find(self.path / METADATA_NAME, "partition-metadata-missing")
@@ -385,10 +439,19 @@ class Partition:
                 find(self.path / METADATA_NAME, "topic-ids-differ", detail=detail)
         if self.partition and not self.is_krafts:
             directory.ends[self.partition] = self.end_offset
-        if refusing := self._refusing(is_clean=False):
-            directory.refusing.append(refusing)
+        for is_clean, places in directory.refusing.items():
+            refusing = self._refusing(is_clean=is_clean)
+            places += [refusing] if refusing else []
         self.judged.start = Start(self._start(is_clean=True), self._start(is_clean=False), directory.was_clean)
         return self.judged
+
+    def _snapshot(self, offset: int) -> Path:
+        return self.path / f"{offset:020d}.snapshot"
+
+    def _lose(self, name: str, before: _Segment) -> None:
+        """Note the offsets that are missing after the segment ``before``."""
+        if lost := Bounds(self.path / before.name).missing(0, before.end - 1):
+            self.judged.lost.append((self.path / name, lost))
 
     def _close_epochs(self) -> None:
         facts, path = self.facts, self.path / LEADER_EPOCH_CHECKPOINT
@@ -426,17 +489,58 @@ class Partition:
 
     def _refusing(self, *, is_clean: bool) -> Path | None:
         """The first file with which a broker refuses to start; None if it starts."""
-        ending = (
-            self.path / one.name
-            for _, one in self._recovered(is_clean)
-            if one.is_above or (one.damage and one.damage.code in ENDING)
-        )
-        return self.refusing or next(ending, None)
+        if self.refusing or not any(map(self._is_odd, self.segments)):
+            return self.refusing
+        done: list[_Segment] = []
+        # First those with indexes to rebuild, when it opens them.
+        for one in sorted((one for _, one in self._recovered(is_clean)), key=self._keeps_index):
+            # The producers up to there come from the newest snapshot and the batches after it.
+            if found := self._unread(one.base, done):
+                return found
+            if one.is_ending(is_rebuilt=not self._keeps_index(one)):
+                return self.path / one.name
+            # It deletes the segments that follow.
+            if one.is_bad and self._keeps_index(one):
+                return None
+            done.append(one)
+        if self.segments[-1] in done:
+            return None
+        if self._broker_end is None:
+            return self.path / self.segments[-1].name
+        return self._unread(self._broker_end, done) if self.stems.get(".snapshot") else None
+
+    def _keeps_index(self, one: _Segment) -> bool:
+        return one.base not in self.rebuilt
+
+    def _is_odd(self, one: _Segment) -> bool:
+        """Whether a broker may read another log than the one that is there."""
+        is_misplaced = self.misplaced.get(f"{one.base:020d}.index", -1) >= 0
+        return one.is_bad or one.is_above or is_misplaced
+
+    @cached_property
+    def _broker_end(self) -> int | None:
+        """The end of the log for a broker that does not recover the last segment."""
+        return broker_end(self.path / self.segments[-1].name) if self._is_odd(self.segments[-1]) else self.end_offset
+
+    def _unread(self, end: int, done: list[_Segment]) -> Path | None:
+        """The segment with which a broker ends that reads producers from the newest snapshot up to ``end``. It has
+        recovered those that are ``done``.
+        """
+        start = max(self.directory.point(LOG_START, self.partition), self.segments[0].base)
+        known = (one for one in reversed(self.stems.get(".snapshot", [])) if start < one <= end)
+        begin = next((one for one in known if read_snapshot(self._snapshot(one)) is not None), start)
+        ends = [*(one.base for one in self.segments[1:]), INT64_MAX]
+        for one, after in zip(self.segments, ends, strict=True):
+            if one.base < end and begin < min(after, end) and one.is_bad and one not in done:
+                with suppress(UsageError):
+                    if None in broker_offsets(memoryview(map_regular(self.path / one.name))):
+                        return self.path / one.name
+        return None
 
     def _start(self, *, is_clean: bool) -> str:
         """The actions of a broker that starts, on this log."""
         if place := self._refusing(is_clean=is_clean):
-            return f"refuses to start, {_because(place, self.path)}"
+            return _refusal([place], self.path)
         if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
             return "renames it to -stray and begins an empty one"
         acts: list[str] = []
@@ -444,27 +548,42 @@ class Partition:
         if rebuilt:
             acts.append(f"rebuilds the indexes of {rebuilt[0] if len(rebuilt) == 1 else f'{len(rebuilt)} segments'}")
         end = self.end_offset
-        for number, one in self._recovered(is_clean):
+        recovered = dict(self._recovered(is_clean))
+        for number, one in recovered.items():
             # Such a segment is recovered for the sake of its indexes.
             is_rebuilt = one.base in self.rebuilt
             later = len(self.segments) - number - 1
+            if one.damage and one.damage.code == OUTSIDE:
+                acts.append(f"splits {one.name}, whose offsets are too far apart")
+                break
             if one.damage:
-                acts.append(f"truncates {one.name if is_rebuilt and later else 'it'} to offset {one.damage.offset}")
+                acts.append(f"truncates {one.name if is_rebuilt and later else 'it'} to offset {one.kept_to}")
             elif one.has_tail:
                 acts.append(f"cuts off the partial batch at the end of {one.name}")
-            if (one.damage or one.has_tail) and not is_rebuilt:
-                end = one.damage.offset if one.damage else one.end
+            if one.is_bad and not is_rebuilt:
+                end = one.kept_to
                 others = "the segment" if later == 1 else f"the {later} segments"
                 acts += [f"deletes {others} after {one.name}"] if later else []
                 break
+        if self.segments and len(self.segments) - 1 not in recovered:
+            assert self._broker_end is not None
+            last, end = self.segments[-1], self._broker_end
+            if end != last.end:
+                acts.append(f"takes offset {end} for its end")
+            elif last.ends_badly:
+                acts.append(f"keeps the damaged end of {last.name}, and writes after it")
         log_start = self.directory.point(LOG_START, self.partition)
         if log_start > end:
             acts.append(f"deletes its segments and begins an empty log at offset {log_start}")
         return ", then ".join(acts) or LOADS
 
 
-def _because(place: Path, folder: Path) -> str:
-    return f"because of {printable(str(place.relative_to(folder)))}"
+def _refusal(places: list[Path], folder: Path) -> str:
+    """The sentence about a start with these files of ``folder``: a broker refuses it, if there are any."""
+    if not places:
+        return LOADS
+    more = f" and {counted(len(places) - 1, 'more reason')}" if len(places) > 1 else ""
+    return f"refuses to start, because of {printable(str(places[0].relative_to(folder)))}{more}"
 
 
 def _state(one: Producer, start: int) -> _State:

@@ -49,12 +49,15 @@ var resets = map[string]int64{"earliest": kafka.FirstOffset, "latest": kafka.Las
 func open(opening testee.Opening) (testee.Consumer, error) {
 	config := kafka.ReaderConfig{
 		Brokers: strings.Split(opening.Address, ","), Topic: opening.Topic, Partition: 0, ReadLagInterval: -1,
-		GroupID: opening.Group, StartOffset: resets[opening.Reset],
+		GroupID: opening.Group,
 	}
 	if opening.Group != "" {
 		config.HeartbeatInterval = testee.HeartbeatInterval
 	}
-	hurry(&config)
+	set(&config, "StartOffset", resets[opening.Reset])
+	for _, name := range []string{"ReadBackoffMin", "ReadBackoffMax", "JoinGroupBackoff"} {
+		set(&config, name, int64(backoff))
+	}
 	if opening.RequestTimeoutMs > 0 {
 		config.MaxWait = opening.RequestTimeout(0)
 	}
@@ -72,12 +75,10 @@ func open(opening testee.Opening) (testee.Consumer, error) {
 	return &consumer{Reader: reader}, reader.SetOffset(offset)
 }
 
-// hurry sets the backoffs, if the version has these fields: 0.2.5 is the first.
-func hurry(config *kafka.ReaderConfig) {
-	for _, name := range []string{"ReadBackoffMin", "ReadBackoffMax", "JoinGroupBackoff"} {
-		if field := reflect.ValueOf(config).Elem().FieldByName(name); field.IsValid() {
-			field.SetInt(int64(backoff))
-		}
+// set gives a field a number, if the version has this field: 0.2.5 is the first with the backoffs and StartOffset.
+func set(config *kafka.ReaderConfig, name string, number int64) {
+	if field := reflect.ValueOf(config).Elem().FieldByName(name); field.IsValid() {
+		field.SetInt(number)
 	}
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from cli_driver import kfuzz
-from conftest import require_tool
+from conftest import require_kafka_build
 
 from kfuzz import records
 from kfuzz.client.address import Address, Security
@@ -144,8 +144,7 @@ async def live(port: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[tuple[Broker, dict[str, Any]]]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     with Broker(REQUESTS["settings"]) as broker:
         yield broker, asyncio.run(live(broker.port))
 

@@ -29,10 +29,12 @@ from kfuzz.vectors.model import default_root
 
 CASE = Case(make_vector("toy/a"), "consumer")
 RECOMMENDED = Case(make_vector("toy/a", level="recommended"), "consumer")
+TALK = Case(make_vector("conversation/a"), "client")
 FAIL, PASS = Cell("fail", "wrong contents"), Cell("pass")
 UNSUPPORTED = Expectations("toy@1", {CASE.key: Line(*CASE.key, "unsupported", "answers so")})
 LISTED = Expectations("toy@1", {CASE.key: Line(*CASE.key, "fail", "a known bug")})
 EMBARGOED = Expectations("toy@1", {}, {CASE.key: Line(*CASE.key, "crash", "told on Monday")})
+VARYING = Expectations("toy@1", {TALK.key: Line(*TALK.key, "varies", "a timer")})
 NONE = Expectations("toy@1")
 
 
@@ -46,6 +48,9 @@ STANDINGS = {
     "another outcome than listed is unexpected": (CASE, Cell("crash"), LISTED, "unexpected"),
     "an answer of unsupported that is listed is expected": (CASE, Cell("unsupported"), UNSUPPORTED, "listed"),
     "answered is listed, declared is unexpected": (CASE, Cell("unsupported", declared=True), UNSUPPORTED, "unexpected"),
+    "an outcome that varies may be a pass": (TALK, PASS, VARYING, "listed"),
+    "an outcome that varies may be a failure": (TALK, FAIL, VARYING, "listed"),
+    "an outcome that varies is no crash": (TALK, Cell("crash"), VARYING, "unexpected"),
     "a recommended miss fails nothing": (RECOMMENDED, FAIL, NONE, "miss"),
     "a recommended miss may be listed": (RECOMMENDED, FAIL, LISTED, "listed"),
     "a recommended pass that is listed is unexpected": (RECOMMENDED, PASS, LISTED, "unexpected"),
@@ -155,6 +160,7 @@ def test_a_line_whose_question_is_gone_is_reported() -> None:
         ("toy/a writer fail  # why", "no role 'writer'"),
         ("toy/a consumer pass  # why", "a pass needs no line"),
         ("toy/a consumer withheld  # why", "no outcome 'withheld'"),
+        ("toy/a consumer varies  # why", "only the outcome of a conversation may vary"),
         ("toy/a consumer fail", "no reason"),
         ("toy/a consumer fail  #", "no reason"),
         ("toy/a consumer fail  # one\ntoy/a consumer crash  # two", "already has a line"),
@@ -221,6 +227,12 @@ def test_conversations_are_updated_and_sealed_without_the_other_vectors(tmp_path
     # A clean clone asks only the conversation, which does something else now.
     talk = cases[1]
     after = {talk.key: FAIL}
+    varying = tmp_path / "varying"
+    varying.mkdir()
+    (varying / "toy@1.txt").write_text("conversation/a consumer varies  # a timer\n")
+    for cell in (PASS, FAIL):
+        expected.update([talk], {talk.key: cell}, load("toy@1", varying, tmp_path), varying, tmp_path)
+        assert "conversation/a consumer varies  # a timer\n" in (varying / "toy@1.txt").read_text()
     clone = load("toy@1", directory, tmp_path / "none")
     assert expected.update([talk], after, clone, directory, tmp_path / "none") == (1, 0)
     found = load("toy@1", directory, tmp_path / "none")

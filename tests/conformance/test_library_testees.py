@@ -19,39 +19,29 @@ COUNTS = "records/v2/count/*"
 MESSAGES = ("messages/requests/heartbeat-request-*", "messages/responses/heartbeat-response-*")
 # For whole clients: a consumer and a producer.
 BOTH_WAYS = ("records/v2/count/of-*", "produce/contents/key-*")
+# For a testee if others of its language are quicker.
+SLOW = pytest.mark.full
 # The vectors that each testee is asked, and how many of them pass at least. No family needs seconds or a second start.
 ASKED = {
     "aiokafka": (("messages/printed/*", "records/v2/produce/*"), 30),
     "kafka-python": (("messages/headers/*", "messages/printed/*", "records/v2/produce/*"), 50),
     "kio": (("messages/headers/*", "messages/printed/*", "primitives/varints/*", "records/v2/header/*"), 150),
     "franz-go": ((COUNTS, *MESSAGES), 1),
-    "kafka-go": ((COUNTS, *MESSAGES), 1),
+    "kafka-go": ((COUNTS, *MESSAGES), 1, SLOW),
     "kafka-go-reader": ((COUNTS,), 1),
     "sarama": ((COUNTS, *MESSAGES), 5),
-    "kafka-protocol": ((COUNTS, "messages/headers/*", "messages/requests/api-versions-request-*"), 1),
+    "kafka-protocol": ((COUNTS, "messages/headers/*", "messages/requests/api-versions-request-*"), 1, SLOW),
     "rskafka": ((COUNTS, "messages/printed/*"), 5),
-    "kafkajs": ((COUNTS, *MESSAGES), 6),
+    "kafkajs": ((COUNTS, *MESSAGES), 6, SLOW),
     "platformatic-kafka": ((COUNTS, *MESSAGES), 10),
-    "kafkajs-client": (BOTH_WAYS, 4),
-    "platformatic-kafka-client": (BOTH_WAYS, 12),
-    "rskafka-client": (BOTH_WAYS, 12),
-    "krafka-client": (BOTH_WAYS, 12),
+    "kafkajs-client": (BOTH_WAYS, 4, SLOW),
+    "platformatic-kafka-client": (BOTH_WAYS, 12, SLOW),
+    "rskafka-client": (BOTH_WAYS, 12, SLOW),
+    "krafka-client": (BOTH_WAYS, 12, SLOW),
     "franz-go-client": (BOTH_WAYS, 12),
-    "sarama-client": (BOTH_WAYS, 4),
-    "kafka-go-client": (BOTH_WAYS, 12),
+    "sarama-client": (BOTH_WAYS, 4, SLOW),
+    "kafka-go-client": (BOTH_WAYS, 12, SLOW),
 }
-# Others of their languages are quicker.
-SLOW = (
-    "kafka-go",
-    "kafka-protocol",
-    "kafkajs",
-    "kafkajs-client",
-    "platformatic-kafka-client",
-    "rskafka-client",
-    "krafka-client",
-    "sarama-client",
-    "kafka-go-client",
-)
 
 
 def pinned(testee: Testee) -> str:
@@ -71,12 +61,10 @@ def pinned(testee: Testee) -> str:
     return str(json.loads((testee.folder / "package.json").read_text())["dependencies"][testee.library])
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in ASKED]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, (_, _, *marks) in ASKED.items()])
 def test_outcomes_are_as_expected_and_the_handshake_names_the_pinned_version(name: str) -> None:
     testee = the_testee(name)
-    globs, passed_min = ASKED[name]
+    globs, passed_min, *_ = ASKED[name]
     cases = cases_of(load_suite(globs, kinds=KINDS))
     (judged,) = run([testee], cases, places=Places.beside(default_root()), whole=False).testees
     assert judged.broken == ""

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
 
 from kfuzz import records
 from kfuzz.conformance.broker import talk
@@ -123,8 +123,7 @@ def contents(data: bytes) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def _tools() -> None:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or later and Maven")
+    require_kafka_build()
 
 
 @pytest.fixture(scope="module")
@@ -296,7 +295,6 @@ def test_without_maven_the_reason_is_one_sentence(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.nightly
 def test_kafkas_own_client_confirms_every_conversation() -> None:
-    require_tool("mvn")
     conversations = load_suite(kinds=[CONVERSATION])
     found = talk(conversations)
     assert found.contradictions == []

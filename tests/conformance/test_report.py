@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
@@ -25,7 +26,7 @@ from kfuzz.conformance.judge.expected import Seal, Standing
 from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import published as make_public
-from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.conformance.protocol.testees import Testee, own
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import KINDS, load_suite
 
@@ -76,10 +77,29 @@ def toy_run(places: Places, *, publish: bool) -> Run:
     return run(testees, cases, places=places, whole=True, jobs=2, publish=publish, limits=SMALL_LIMITS)
 
 
+SCHEMA = json.loads(resources.files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
+
+
+def document_of(run: Run) -> Any:
+    """The run as a reader of its JSON gets it, which keeps to the schema."""
+    document = json.loads(json.dumps(report.to_json(run)))
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    return document
+
+
+def page_of_kfuzz(cases: Sequence[Case], nowhere: Path, root: Path | None = None) -> str:
+    """The page about kfuzz's own decoder, of which no outcome is expected."""
+    done = run([own()], cases, places=Places(nowhere, nowhere), whole=False, jobs=1)
+    return report.to_html(done, root=root)
+
+
+def test_the_schema_has_every_role_of_the_suite() -> None:
+    roles = {case.role for case in cases_of(load_suite("*", kinds=KINDS))}
+    assert roles <= set(SCHEMA["$defs"]["role"]["enum"])
+
+
 def test_the_json_report_keeps_its_schema_and_says_what_happened(done: Run) -> None:
-    document = json.loads(json.dumps(report.to_json(done)))
-    schema = json.loads(resources.files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(document)
+    document = document_of(done)
     assert document["failed"] is True
     assert document["dropped"] == ["absent@1 is left out: it needs no-such-program"]
     cells = {case["id"]: case["cells"]["dies@1"] for case in document["cases"]}
@@ -97,9 +117,7 @@ def test_the_json_report_keeps_its_schema_and_says_what_happened(done: Run) -> N
 
 
 def test_the_published_json_report_keeps_its_schema_and_withholds_the_crash(published: Run) -> None:
-    document = json.loads(json.dumps(report.to_json(published)))
-    schema = json.loads(resources.files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(document)
+    document = document_of(published)
     cells = {case["id"]: case["cells"]["dies@1"] for case in document["cases"]}
     assert cells["toy/trap"] == {"outcome": "withheld", "standing": "listed"}
     assert document["testees"][0]["totals"]["withheld"] == 1
@@ -201,9 +219,8 @@ def test_a_withheld_cell_counts_as_the_worst_harm(published: Run) -> None:
 
 
 def test_a_run_without_faults_says_so(tmp_path: Path) -> None:
-    own = [testee for testee in all_testees() if testee.name == "kfuzz"]
     cases = cases_of(load_suite("records/v2/count/negative-one"), ("consumer",))
-    text = report.to_html(run(own, cases, places=Places(tmp_path, tmp_path), whole=False, jobs=1))
+    text = page_of_kfuzz(cases, tmp_path)
     assert "<strong>No answer is wrong.</strong>" in text
 
 
@@ -219,9 +236,8 @@ def test_the_page_of_a_suite_of_ones_own_explains_its_flags_and_kfuzz_s_requirem
         "links": ["mine #1"],
     }
     file.write_text(json.dumps(document))
-    own = [testee for testee in all_testees() if testee.name == "kfuzz"]
     cases = cases_of(load_suite("*", root), ("consumer",))
-    text = report.to_html(run(own, cases, places=Places(tmp_path, tmp_path), whole=False, jobs=1), root=root)
+    text = page_of_kfuzz(cases, tmp_path, root)
     words = packs_of(text)["words"]
     assert words["flags"] == {"Mine": ["hang", "My trap.", "It waits.", [["mine #1", ""]]]}
     assert list(words["requirements"]) == ["RB-LENGTH-1"]
@@ -266,7 +282,7 @@ def test_a_local_report_shows_what_is_withheld_from_others(done: Run, tmp_path: 
 
 def test_a_published_result_does_not_say_what_a_line_under_embargo_expected(done: Run, tmp_path: Path) -> None:
     """The crash no longer happens; the reason still names it, and a clean clone does not know that line."""
-    document = json.loads(json.dumps(report.to_json(done)))
+    document = document_of(done)
     cells = next(case["cells"] for case in document["cases"] if case["id"] == "toy/trap")
     cells["dies@1"] = {
         "outcome": "fail",
@@ -291,7 +307,7 @@ def test_a_kept_result_is_published_as_a_published_run_would_be(done: Run, tmp_p
     places = toy_places(tmp_path)
     if not has_embargo:
         (places.embargo / "dies@1.txt").unlink()
-    kept = report.from_json(json.loads(json.dumps(report.to_json(done))), [case.vector for case in done.cases])
+    kept = report.from_json(document_of(done), [case.vector for case in done.cases])
     public = make_public(kept, places)
     assert public.testees[0].shown(("toy/trap", "consumer")) == "withheld"
     assert public.testees[0].shown(("toy/fails/listed", "consumer")) == "fail"
@@ -324,7 +340,7 @@ def test_a_new_crash_fails_a_published_run_without_being_named(published: Run, t
 
 
 def test_a_document_gives_the_same_run_again(done: Run) -> None:
-    document = json.loads(json.dumps(report.to_json(done)))
+    document = document_of(done)
     again = report.from_json(document, [case.vector for case in done.cases])
     assert report.to_json(again) == document
     assert report.to_junit(again) == report.to_junit(done)
@@ -333,7 +349,7 @@ def test_a_document_gives_the_same_run_again(done: Run) -> None:
 
 
 def test_a_document_of_another_suite_or_form_is_refused(done: Run) -> None:
-    document = json.loads(json.dumps(report.to_json(done)))
+    document = document_of(done)
     with pytest.raises(UsageError, match="the suite has no vector toy/fails/listed"):
         report.from_json(document, [])
     with pytest.raises(UsageError, match="not a report of"):
@@ -341,7 +357,7 @@ def test_a_document_of_another_suite_or_form_is_refused(done: Run) -> None:
 
 
 def test_changes_between_two_runs_are_causes(done: Run, tmp_path: Path) -> None:
-    document = json.loads(json.dumps(report.to_json(done)))
+    document = document_of(done)
     for case in document["cases"]:
         if case["id"] == "toy/trap":
             case["cells"]["dies@1"] = {"outcome": "pass", "standing": "ok"}
@@ -395,8 +411,7 @@ def test_the_page_says_what_roles_streams_and_topics_are_asked(tmp_path: Path) -
     names = ("stream/isolation/interleaved-first-aborted", "records/framing/magic-3", "stream/sequence/gap-of-one")
     vectors = load_suite(names, kinds=KINDS)
     cases = cases_of(vectors, ("consumer", "broker", "log"))
-    own = [testee for testee in all_testees() if testee.name == "kfuzz"]
-    text = everything(report.to_html(run(own, cases, places=Places(tmp_path, tmp_path), whole=False, jobs=1)))
+    text = everything(page_of_kfuzz(cases, tmp_path))
     assert 'isolation: \\"read_committed\\"' in text
     assert "steps begin at bytes 0x0, 0x51" in text
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in text
@@ -422,9 +437,9 @@ def test_decoders_and_whole_clients_stand_apart_and_share_causes(done: Run) -> N
     assert text.index("decoders") < text.index("dies@1 ") < text.index("whole clients") < text.index("dies-client@1 ")
     assert "dies@1, dies-client@1: died of SIGSEGV" in text
     assert "whole clients" not in terminal_text(done)
-    document = json.loads(json.dumps(report.to_json(run)))
-    own = {entry["label"]: entry for entry in document["testees"]}["dies-client@1"]
-    assert (own["kind"], own["of"], own["own"]) == ("client", "dies", ["It seeks."])
+    document = document_of(run)
+    told = {entry["label"]: entry for entry in document["testees"]}["dies-client@1"]
+    assert (told["kind"], told["of"], told["own"]) == ("client", "dies", ["It seeks."])
     assert {"dies@1", "dies-client@1"} in [set(cause.get("testees", ())) for cause in document["causes"]]
     # This also checks the schema.
     assert report.to_json(report.from_json(document, [case.vector for case in done.cases])) == document

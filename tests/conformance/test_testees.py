@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee, all_testees, chosen, select
+from kfuzz.conformance.protocol.building import BuildFailed
+from kfuzz.conformance.protocol.testees import Testee, all_testees, chosen, select
 from kfuzz.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]

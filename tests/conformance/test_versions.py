@@ -14,7 +14,8 @@ from referee_tools import SMALL_LIMITS, WICKED, toy_cases
 
 from kfuzz.conformance.judge.matrix import Places, run
 from kfuzz.conformance.protocol import versions
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee, all_testees, select
+from kfuzz.conformance.protocol.building import BuildFailed
+from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
 
 # A testee whose only fault is that of wicked/dies.py. Its build writes the version into a file, and counts itself.

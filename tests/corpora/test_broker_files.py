@@ -21,7 +21,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import CorruptRecordException
-from conftest import require_tool
+from conftest import require_kafka_build
 from corpora.test_corpus_broker import LOADED, LOG_LEVELS
 from corpora.test_corpus_logs_broker import consume
 
@@ -118,8 +118,7 @@ async def work(port: int, topic: str) -> None:
 
 @pytest.fixture(scope="module")
 def written() -> Iterator[Written]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     with Broker(SETTINGS, log_levels=LOG_LEVELS) as broker:
         topic = broker.create_topic(1, {"segment.bytes": str(1 << 20), "index.interval.bytes": "1000"})
         asyncio.run(work(broker.port, topic))

@@ -202,3 +202,12 @@ def test_what_it_prints_and_its_exit_codes(tmp_path: Path) -> None:
     told = json.loads(kfuzz("diff", a, b, "--topics", "t", "--compacted", "--json").stdout)
     assert (told["equal"], told["partitions"][0]["verdict"]) == (True, "equal")
     assert kfuzz("diff", a, tmp_path / "none").returncode == 2
+
+
+def test_no_range_ends_before_it_begins(tmp_path: Path) -> None:
+    batches = [made_batch([record(offset)]) for offset in range(5)]
+    one = only(
+        written(tmp_path / "a-0", b"".join(batches)),
+        written(tmp_path / "b-0", b"".join([*batches[:2], (1000).to_bytes(8, "big") + batches[2][8:], *batches[3:]])),
+    )
+    assert [side.ranges for side in one.sides] == [[[2, 4, 3]], [[1000, 1000, 1], [3, 4, 2]]]

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
 
 from kfuzz import records
 from kfuzz.conformance.broker.real import Broker
@@ -31,8 +31,7 @@ def only(a: Path, b: Path) -> Compared:
 
 
 def test_what_a_broker_keeps_of_the_same_records_is_told_apart() -> None:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     dice = Random(1)
     with Broker(SETTINGS) as broker:
         topics = [broker.create_topic(1, config) for config in ({}, {"compression.type": "zstd"}, {}, CLEANED)]

@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
+from made_corpora import fates
 from made_segments import bad, batch, written
 
-from kfuzz import logs
 from kfuzz.annotate.listing import Listing
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.lost import LostOffsets, with_losses
@@ -50,12 +50,15 @@ A, B, C, D, E = (batch(100 + 5 * i, 5) for i in range(5))
         ([A, bad(B, 6), C, D], (), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, B, batch(3, 5), D], (), ["offsets 110 to 114 are lost; go on at 115"]),
         ([A, bad(B, 6), bad(C), D], (), ["offsets 105 to 114 are lost; go on at 115"]),
-        ([A, bad(B, 6)], ("00000000000000000110.log",), []),
+        ([A, bad(B, 6)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
         # At the end of a segment the next one's name says where to go on, at the end of the log nothing does.
         ([A, bad(B)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, bad(B)], (), ["the offsets from 105 on are lost; nothing follows them"]),
         ([A, bad(B)], (SNAPSHOT,), ["the offsets from 105 on are lost, at least to 109; nothing follows them"]),
         ([A, B[:-1]], (), []),
+        # A cut-off batch is not lost alone if the files beside it show that there was more.
+        ([A, B[:-1]], (SNAPSHOT,), ["the offsets from 105 on are lost, at least to 109; nothing follows them"]),
+        ([A, B[:-1]], ("00000000000000000115.log",), ["offsets 105 to 114 are lost; go on at 115"]),
     ],
 )  # fmt: skip
 def test_damage_costs_the_offsets_between_what_is_sound(
@@ -122,7 +125,7 @@ def test_a_lost_marker_is_written_again_if_the_index_or_the_snapshot_knows_it(
 @pytest.mark.parametrize(
     ("pieces", "left_out", "expected"),
     [
-        (ABORTED, (".txnindex",), "producer 7, offsets 100 to 110: aborted now; how their transaction ended is lost"),
+        (ABORTED, (".txnindex",), "producer 7, offsets 100 to 104: aborted now; how their transaction ended is lost"),
         (
             ABORTED[:2],
             (".snapshot",),
@@ -136,6 +139,14 @@ def test_a_marker_that_nothing_knows_changes_records_and_that_is_said(
 ) -> None:
     made, _ = salvaged(tmp_path, pieces, {1}, *left_out)
     assert (made.markers, [str(one) for one in made.changes]) == ([], [expected])
+
+
+def test_a_lost_abort_is_known_by_its_bytes_where_the_index_is_missing(tmp_path: Path) -> None:
+    made, _ = salvaged(tmp_path, COMMITTED, {1}, ".txnindex")
+    assert [str(one) for one in made.markers] == ["the lost ABORT marker of producer 7 is written again, at offset 105"]
+    assert [str(one) for one in made.changes] == [
+        "producer 7, offsets 100 to 104: aborted now; how their transaction ended is lost"
+    ]
 
 
 def test_a_dry_run_finds_the_same_and_writes_nothing(tmp_path: Path) -> None:
@@ -181,10 +192,3 @@ def test_no_kept_record_of_a_random_log_changes_unless_it_is_named(tmp_path: Pat
     for one, (is_aborted, is_seen) in after.items():
         assert one in changed or is_aborted == before[one][0]
         assert one in changed or is_seen or not before[one][1] or one > stops
-
-
-def fates(log: Path) -> dict[int, tuple[bool, bool]]:
-    """For each record: whether it is aborted, and whether a reader in ``read_committed`` sees it."""
-    rows = [row for part in logs.read(log, columns=["offset", "aborted", "control"]) for row in part.to_pylist()]
-    seen = {row["offset"] for part in logs.read(log, isolation="read_committed") for row in part.to_pylist()}
-    return {row["offset"]: (row["aborted"], row["offset"] in seen) for row in rows if not row["control"]}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made_corpora import BUSY, digests, once
+from made_corpora import BUSY, digests, fates, once
 from made_segments import bad, batch, written
 
-from kfuzz import records
+from kfuzz import logs, records
 from kfuzz.corpora.workload import Workload
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
@@ -120,9 +122,9 @@ def test_many_batches_at_which_a_broker_stops_take_few_rounds(
     refused = salvaging._refused
     rounds: list[Path] = []
 
-    def counted(copy: Path) -> tuple[int, Finding] | None:
+    def counted(copy: Path, following: int | None) -> tuple[int, Finding] | None:
         rounds.append(copy)
-        return refused(copy)
+        return refused(copy, following)
 
     monkeypatch.setattr(salvaging, "_refused", counted)
     made = only(path.parent, tmp_path / "out")
@@ -131,3 +133,68 @@ def test_many_batches_at_which_a_broker_stops_take_few_rounds(
     assert (kept.fatal, kept.batch_count) == (None, made.batches)
     assert made.kept_bytes + made.lost_bytes == path.stat().st_size
     assert made.batches > 0
+
+
+def emptied(folder: Path, stem: str) -> None:
+    (folder / f"{stem}.log").write_bytes(b"")
+
+
+def deleted(folder: Path, stem: str) -> None:
+    (folder / f"{stem}.log").unlink()
+
+
+def deleted_with_all(folder: Path, stem: str) -> None:
+    for path in folder.glob(f"{stem}.*"):
+        path.unlink()
+
+
+def cut_at_a_batch(folder: Path, stem: str) -> None:
+    path = folder / f"{stem}.log"
+    path.write_bytes(path.read_bytes()[: list(frames(path.read_bytes()))[3][0]])
+
+
+@pytest.mark.parametrize(
+    ("damage", "number", "keeps"),
+    [
+        (emptied, 1, True),
+        (deleted, 1, True),
+        (deleted_with_all, 1, False),
+        (emptied, -1, True),
+        (cut_at_a_batch, 1, True),
+        (cut_at_a_batch, -1, True),
+    ],
+)
+def test_offsets_that_are_in_no_segment_are_lost_and_transactions_end_as_they_did(
+    log: Path, tmp_path: Path, damage: Callable[[Path, str], None], number: int, keeps: bool
+) -> None:
+    folder = Path(shutil.copytree(log / "busy-0", tmp_path / "busy-0"))
+    stems = sorted(path.stem for path in folder.glob("*.log"))
+    damage(folder, stems[number])
+    done = salvage(folder, tmp_path / "copy")
+    (gap,) = (gap for one in done for gap in one.gaps)
+    kept = {row["offset"] for part in logs.read(folder, columns=["offset"]) for row in part.to_pylist()}
+    assert gap.first == max(one for one in kept if one < (gap.next or one + 1)) + 1
+    assert gap.next == (int(stems[2]) if number == 1 else None)
+    assert keeps == (gap.seen is not None if number < 0 else bool(gap.last and [*done[0].markers, *done[1].markers]))
+    before, after = (fates(place) for place in (log / "busy-0", tmp_path / "copy" / "busy-0"))
+    named = {one for part in done for to in part.changes for one in range(to.first_offset, to.last_offset + 1)}
+    assert bool(named) != keeps
+    assert {one: after[one] for one in kept & after.keys() - named} == {
+        one: before[one] for one in kept & after.keys() - named
+    }
+
+
+def test_offsets_that_the_cleaner_removed_are_not_lost(tmp_path: Path) -> None:
+    for base, count in ((0, 5), (20, 5)):
+        written(tmp_path / "t-0", batch(base, count), base=base)
+    assert [bool(one.gaps) for one in salvage(tmp_path / "t-0", tmp_path / "out")] == [True, False]
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 20\n")
+    assert [bool(one.gaps) for one in salvage(tmp_path / "t-0", tmp_path / "again")] == [False, False]
+    assert salvage(tmp_path / "t-0/00000000000000000020.log", tmp_path / "one")[0].gaps == []
+
+
+def test_a_batch_whose_offset_leaps_into_the_next_segment_is_left_out(tmp_path: Path) -> None:
+    written(tmp_path / "t-0", batch(0, 5), batch(90, 5), base=0)
+    written(tmp_path / "t-0", batch(10, 5), base=10)
+    first, _ = salvage(tmp_path / "t-0", tmp_path / "out")
+    assert (first.batches, [str(one) for one in first.gaps]) == (1, ["offsets 5 to 9 are lost; go on at 10"])

@@ -11,13 +11,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import missing
+from fuzzer_stub import require_clang
 
 from kfuzz import records
 from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import exporting
-from kfuzz.fuzz.building import COMPILERS, NoNativeCoverage
+from kfuzz.fuzz.building import NoNativeCoverage
 from kfuzz.fuzz.exporting import export, go_literal
 from kfuzz.fuzz.seeding import seeds
 from kfuzz.fuzz.targets import TARGETS
@@ -88,9 +88,7 @@ def test_the_mutator_has_the_hooks_of_afl_and_of_libfuzzer(kit: Path) -> None:
 
 def run_libfuzzer(kit: Path, folder: Path, *link: str) -> tuple[int, int, int, str]:
     """How often a libFuzzer of C called the mutator, how often that changed structure or crossed, and all output."""
-    clang = next((name for name in COMPILERS if shutil.which(name)), None)
-    if clang is None:
-        missing("clang", "apt-get install clang-16")
+    clang = require_clang()
     (folder / "harness.c").write_text(HARNESS)
     subprocess.run([clang, "-fsanitize=fuzzer", *link, "-o", "fuzzer", "harness.c"], cwd=folder, check=True)
     (folder / "corpus").mkdir()

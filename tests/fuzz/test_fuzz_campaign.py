@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import re
 import shutil
@@ -20,11 +19,9 @@ from typing import Any, NoReturn
 
 import psutil
 import pytest
-from conftest import missing
-from fuzzer_stub import stub
+from fuzzer_stub import CANARY_INPUT, require_atheris, require_clang, stub
 from signals import interrupt_when, start
 
-from kfuzz import records
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import building as build_module
@@ -34,7 +31,6 @@ from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.seeding import inputs
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 
@@ -44,19 +40,15 @@ CANARY_RUNS_MOST = 6_000_000
 # Python code alone comes to less than 600: the compiled modules make the difference.
 COVERAGE_LEAST = 1000
 
-CANARY_INPUT = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
-
 
 @pytest.fixture(scope="module")
 def atheris_here() -> None:
-    if importlib.util.find_spec("atheris") is None:
-        missing("atheris", "pip install 'kfuzz[fuzz]'")
+    require_atheris()
 
 
 @pytest.fixture(scope="module")
 def clang_here(atheris_here: None) -> None:
-    if not any(shutil.which(name) for name in COMPILERS):
-        missing("clang", "apt-get install clang-16")
+    require_clang()
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fuzzer_stub import CANARY_INPUT
 
 from kfuzz import records
 from kfuzz.cli.main import main
@@ -14,7 +15,6 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 
 GOOD = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")]))
-CANARY_INPUT = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
 
 
 def kfuzz(*arguments: str) -> int:

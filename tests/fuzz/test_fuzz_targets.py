@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from faults import Fault, as_if, having, raising, require_seen
+from fuzzer_stub import CANARY_INPUT
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
@@ -209,13 +210,8 @@ def test_the_buffer_that_the_decoder_gets_has_no_byte_to_spare() -> None:
         assert sys.getsizeof(targets.exact_buffer(bytes(size))) == empty + size
 
 
-def canary_input() -> bytes:
-    """All gates open: eight bytes of key, twice as many of value, no headers, and the bits that go with these."""
-    return records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
-
-
 def test_the_canary_sings_for_the_input_that_opens_every_gate_and_for_no_neighbour() -> None:
-    data = canary_input()
+    data = CANARY_INPUT
     with pytest.raises(PlantedBug):
         TARGETS["canary"].run(data)
     # From here on the CRC stands, or covers what follows.

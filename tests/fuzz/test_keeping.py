@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import mini_suite
 import pytest
 from cli_driver import kfuzz
+from fuzzer_stub import CANARY_INPUT
 
 from kfuzz import records
 from kfuzz.annotate.killing import KillingField
@@ -370,9 +371,8 @@ def test_an_input_that_tests_nothing_is_not_kept_as_a_regression(
 
 
 def test_an_input_is_run_again_in_a_process_of_its_own() -> None:
-    # The canary is the only target that breaks on purpose: this opens all of its gates.
-    canary = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
-    assert once.breaks_now(TARGETS["canary"], canary, natively=False)
+    # The canary is the only target that breaks on purpose.
+    assert once.breaks_now(TARGETS["canary"], CANARY_INPUT, natively=False)
     assert not once.breaks_now(TARGETS["canary"], hostile(), natively=False)
 
 

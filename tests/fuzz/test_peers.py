@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
 import shutil
@@ -14,11 +13,11 @@ from pathlib import Path
 import pytest
 from cli_driver import kfuzz
 from conftest import missing
+from fuzzer_stub import require_atheris, require_clang
 
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import building, campaign, peer_building, peers
 from kfuzz.fuzz import reproducing as once
-from kfuzz.fuzz.building import COMPILERS
 from kfuzz.fuzz.causes import of_end
 from kfuzz.fuzz.forked import Ahead, cpu_seconds
 from kfuzz.fuzz.oracle import exact_bytes
@@ -32,10 +31,8 @@ KIT = Path(__file__).resolve().parents[2] / "testees" / "python"
 
 @pytest.fixture(scope="module")
 def clang_here() -> None:
-    if importlib.util.find_spec("atheris") is None:
-        missing("atheris", "pip install 'kfuzz[fuzz]'")
-    if not any(shutil.which(name) for name in COMPILERS):
-        missing("clang", "apt-get install clang-16")
+    require_atheris()
+    require_clang()
 
 
 @pytest.fixture

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import missing
+from fuzzer_stub import require_clang
 
 from benchmarks.fuzz import Cell, measure, parts_of
 from benchmarks.planting import ROOT, Garden, Planted, planted
-from kfuzz.fuzz.building import COMPILERS, SANITIZERS
+from kfuzz.fuzz.building import SANITIZERS
 from kfuzz.fuzz.targets import TARGETS
 
 BUGS = planted()
@@ -71,8 +70,7 @@ def test_a_median_says_how_many_seeds_found_it(seconds: tuple[float | None, ...]
 @pytest.mark.clang
 @pytest.mark.nightly
 def test_a_campaign_finds_a_planted_bug_and_the_checkout_stays_as_it_is(tmp_path: Path) -> None:
-    if not any(shutil.which(name) for name in COMPILERS):
-        missing("clang", "apt-get install clang-16")
+    require_clang()
     [bug] = [bug for bug in BUGS if bug.name == "conversion-drops"]
     before = [(ROOT / name).read_bytes() for name in bug.files]
     garden = Garden()

@@ -17,7 +17,7 @@ from kfuzz import records
 from kfuzz.conformance.differential.found import Asked, Differential
 from kfuzz.conformance.judge.causes import Deviation, causes_of
 from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.conformance.protocol.testees import Testee, own
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import campaign, kept
 from kfuzz.fuzz.causes import Causes, truth_of
@@ -51,11 +51,6 @@ def liar(tmp_path: Path) -> Testee:
     script = tmp_path / "liar.py"
     script.write_text(LIAR.format(folder=str(Path(__file__).parent.parent / "conformance" / "wicked")))
     return Testee("liar", "1", (sys.executable, "-S", str(script)))
-
-
-def own() -> Testee:
-    [testee] = [testee for testee in all_testees() if testee.name == "kfuzz"]
-    return testee
 
 
 def corpus(tmp_path: Path, *inputs: bytes) -> Path:

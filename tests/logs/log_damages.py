@@ -16,9 +16,11 @@ from kfuzz.logs.snapshot import decode, encode
 
 Damage = dict[str, Any]
 ALL: Final[dict[str, Damage]] = tomllib.loads(Path(__file__).with_name("damages.toml").read_text())
-DAMAGES: Final = {name: damage for name, damage in ALL.items() if not damage.get("ends")}
-# With one of these, a broker does not start.
-ENDING: Final = {name: damage for name, damage in ALL.items() if damage.get("ends")}
+
+
+def ends(damage: Damage, *, is_clean: bool) -> bool:
+    """Whether a broker does not start with it."""
+    return damage.get("ends") in (True, "clean" if is_clean else "unclean")
 
 
 TRANSACTIONS: Final = Transactions(share=0.5, abort_share=0.5, records=40, cross_share=1.0)
@@ -44,6 +46,12 @@ def make(damage: Damage, folder: Path) -> None:
         number, byte = damage["flip"]
         log = folder / f"{stems[number]}.log"
         log.write_bytes(bad(log.read_bytes(), byte))
+    for name, (byte, value) in damage.get("set", {}).items():
+        data = bytearray(at(name).read_bytes())
+        data[byte : byte + len(value) // 2] = bytes.fromhex(value)
+        at(name).write_bytes(data)
+    for name, size in damage.get("keep", {}).items():
+        at(name).write_bytes(at(name).read_bytes()[:size])
     for name in damage.get("remove", ()):
         at(name).unlink()
     for name, value in damage.get("write", {}).items():

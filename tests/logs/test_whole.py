@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from logs.log_damages import ALL, DAMAGES, LOGS, Damage, make
+from logs.log_damages import ALL, LOGS, Damage, ends, make
 from made_corpora import once
 from made_segments import batch, written
 
@@ -43,12 +43,18 @@ def test_a_damage_is_found_and_its_start_is_said(damage: Damage, broker: Path) -
     make(damage, broker / "orders-0")
     codes, starts = judged(broker)
     assert sorted(codes) == damage.get("codes", [])
-    # A directory has a start only if the broker does not.
-    assert ([one.title for one in starts] == ["partition", "log directory"]) == damage.get("ends", False)
-    start, usual = starts[-1].start, "refuses to start, because of " if damage.get("ends") else "loads it"
-    assert start is not None
-    assert start.unclean.startswith(damage.get("unclean", usual))
-    assert start.clean.startswith(damage.get("clean", usual))
+    # A directory has a start only if a broker may not start.
+    assert ([one.title for one in starts] == ["partition", "log directory"]) == ("ends" in damage)
+    for title, start in ((one.title, one.start) for one in starts):
+        assert start is not None
+        for is_clean, sentence in ((True, start.clean), (False, start.unclean)):
+            if ends(damage, is_clean=is_clean):
+                # Of a file beside the partitions, only the directory says it.
+                assert sentence.startswith("refuses to start, because of ") or title == "partition"
+            elif title == "partition":
+                assert sentence.startswith(damage.get("clean" if is_clean else "unclean", "loads it"))
+            else:
+                assert sentence == "loads it"
 
 
 def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
@@ -72,7 +78,7 @@ def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
 
 
 def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) -> None:
-    make(DAMAGES["a bit of another segment"], broker / "orders-0")
+    make(ALL["a bit of another segment"], broker / "orders-0")
     (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 600\n")
     _, (partition, *_) = judged(broker)
     assert partition.start is not None
@@ -86,7 +92,7 @@ def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) ->
 
 
 def test_a_gap_is_a_warning_where_the_cleaner_was(broker: Path) -> None:
-    make(DAMAGES["a segment is missing"], broker / "orders-0")
+    make(ALL["a segment is missing"], broker / "orders-0")
     (broker / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 500\n")
     assert set(judged(broker)[0]) == {"segment-gap-compacted"}
 
@@ -112,6 +118,37 @@ def test_a_directory_of_a_broker_with_zookeeper_needs_no_partition_metadata(brok
     # A broker of Kafka 4 kept the version.
     (broker / "meta.properties").write_text(old)
     assert set(judged(broker)[0]) == {"partition-metadata-missing"}
+
+
+def test_a_partition_in_two_directories_of_a_node_is_found_unless_one_is_stray(broker: Path) -> None:
+    other = Path(shutil.copytree(broker, broker.parent / "data2"))
+    (other / "meta.properties").write_text(META.replace("N8", "M8"))
+    codes, starts = judged(broker.parent)
+    assert codes == {"partition-twice": other / "orders-0"}
+    assert str(starts[-1].start) == "at its next start, a broker refuses to start, because of orders-0"
+    (other / "orders-0/partition.metadata").write_text(ID.replace("AQ", "Ag"))
+    assert judged(broker.parent)[0] == {}
+
+
+def test_a_lost_abort_marker_without_its_index_is_said(broker: Path) -> None:
+    # The marker of producer 7 at offset 564.
+    make({"flip": [2, 5910], "remove": ["{2}.txnindex"]}, broker / "orders-0")
+    found = [str(one) for made in check_directory(broker, Counts(), role="log") for one, _ in made.findings]
+    assert any("no entry of producer 7 and offsets up to 564" in one for one in found)
+
+
+def test_each_gap_says_where_to_go_on(broker: Path) -> None:
+    make({"remove": ["{1}.log"], "keep": {"{2}.log": 32054}}, broker / "orders-0")
+    lost = [str(one) for made in check_directory(broker, Counts(), role="log") for one in made.lost]
+    assert lost == [
+        "offsets 259 to 517 are lost; go on at 518",
+        "the offsets from 772 on are lost, at least to 776; nothing follows them",
+    ]
+
+
+def test_damage_is_no_sign_of_a_cleaner(broker: Path) -> None:
+    make({"flip": [0, 5000], "remove": ["{1}.log"]}, broker / "orders-0")
+    assert "segment-gap" in judged(broker)[0]
 
 
 def test_leader_epochs_that_fall_are_found_across_segments(tmp_path: Path) -> None:

@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import require_tool
-from logs.log_damages import DAMAGES, ENDING, LOGS, Damage, make
+from conftest import require_kafka_build
+from logs.log_damages import ALL, LOGS, Damage, ends, make
 from made_corpora import once
 
 from kfuzz import records
+from kfuzz.annotate.listing import Listing
 from kfuzz.conformance.broker.real import Broker, BrokerFailed
 from kfuzz.logs.checking import Counts, check_directory
+from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.stored import CLEAN_SHUTDOWN, LOG_START, RECOVERY_POINT, REPLICATION
 from kfuzz.logs.whole import LOADS, Start, leaving_starts
 
@@ -35,7 +37,7 @@ class Prepared:
 
     def __init__(self, broker: Broker, files: list[Path]) -> None:
         self.broker, self.files = broker, files
-        self.partitions = [*DAMAGES, "a high log start"]
+        self.partitions = [*ALL, "a high log start"]
         self.topic = broker.create_topic(len(self.partitions))
         broker.stop()
         self.kept = Path(shutil.copytree(broker.data, broker.data.parent / SET_ASIDE))
@@ -63,8 +65,7 @@ class Prepared:
 
 @pytest.fixture(scope="module")
 def prepared(logs: Path) -> Iterator[Prepared]:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     with Broker(release=RELEASE) as broker:
         yield Prepared(broker, sorted((logs / "orders-0").iterdir()))
 
@@ -74,7 +75,9 @@ def sizes(folder: Path) -> dict[str, int]:
 
 
 def seen(folder: Path, before: dict[str, int], said: str) -> str:
-    """The actions of a broker on a folder, in the words of ``check``. A refused index shows only in ``said``."""
+    """The actions of a broker on a folder, in the words of ``check``. A refused index, and that the next batch follows
+    damage, show only in ``said``.
+    """
     after = sizes(folder)
     if any(folder.parent.glob(f"{folder.name}.*-stray")):
         return "renames it to -stray and begins an empty one"
@@ -87,21 +90,38 @@ def seen(folder: Path, before: dict[str, int], said: str) -> str:
         acts.append(f"rebuilds the indexes of {made[0] if made else said.split()[4].rstrip(',')}")
     old = [name for name in sorted(before) if name.endswith(".log")]
     for name in logs:
-        if before[name] - after[name] == 7:
+        if name not in before:
+            return f"splits {old[-1]}, whose offsets are too far apart"
+        if after[name] < before[name] and said.startswith("cuts off"):
             acts.append(f"cuts off the partial batch at the end of {name}")
         elif after[name] < before[name]:
-            end = max(batch.next_offset for batch in records.decode((folder / name).read_bytes()))
-            acts.append(f"truncates {name if made and name != old[-1] else 'it'} to offset {end}")
+            ends = [batch.next_offset for batch in records.decode((folder / name).read_bytes())]
+            acts.append(
+                f"truncates {name if made and name != old[-1] else 'it'} to offset {max([int(name[:-4]), *ends])}"
+            )
     if len(old) - len(logs):
         acts.append(f"deletes the segment after {logs[-1]}")
-    return ", then ".join(acts) or LOADS
+    # The broker has written a snapshot at the end of the log, unless a segment begins there.
+    end = max(int(path.stem) for path in folder.glob("*.snapshot"))
+    if end != whole_end(folder / logs[-1]) and not acts:
+        acts.append(f"takes offset {end} for its end")
+    return ", then ".join(acts) or (said if said.startswith("keeps the damaged end") else LOADS)
+
+
+def whole_end(log: Path) -> int:
+    """The offset after the last sound batch."""
+    walk = IndexWalk(int(log.stem), 4096)
+    for _ in Listing(log.read_bytes(), role="log", also=walk):
+        pass
+    return walk.next_offset
 
 
 @pytest.mark.parametrize("is_clean", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_broker_does_with_each_partition_what_check_says(is_clean: bool, prepared: Prepared) -> None:
     number = prepared.partitions.index("a high log start")
     high = {"write": {f"../{LOG_START}": f"0\n1\n{prepared.topic} {number} {HIGH_START}\n"}}
-    starts = prepared.prepare({**DAMAGES, "a high log start": high}, is_clean=is_clean)
+    damages = {name: damage for name, damage in ALL.items() if not ends(damage, is_clean=is_clean)}
+    starts = prepared.prepare({**damages, "a high log start": high}, is_clean=is_clean)
     said = {}
     for name in prepared.partitions:
         start = starts[prepared.folder(name).name]
@@ -119,12 +139,13 @@ def test_a_broker_does_with_each_partition_what_check_says(is_clean: bool, prepa
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("is_clean", [False, True])
-@pytest.mark.parametrize("name", ENDING)
+@pytest.mark.parametrize("name", [name for name in ALL if "ends" in ALL[name]])
 def test_a_broker_refuses_to_start_where_check_says_so(name: str, is_clean: bool, prepared: Prepared) -> None:
-    starts = prepared.prepare({"none": ENDING[name]}, is_clean=is_clean)
+    if not ends(ALL[name], is_clean=is_clean):
+        pytest.skip("it starts")
+    starts = prepared.prepare({"none": ALL[name]}, is_clean=is_clean)
     whole = starts[prepared.broker.data.name]
-    assert whole.clean.startswith("refuses to start, because of ")
-    assert whole.unclean.startswith("refuses to start, because of ")
+    assert (whole.clean if is_clean else whole.unclean).startswith("refuses to start, because of ")
     with pytest.raises(BrokerFailed):
         prepared.broker.start()
     prepared.broker.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made import LARGE, LARGE_VALUE, V2, V2_HOLDS, VALID, of_magic_2, record
-from testee_driver import LARGEST_LEAD, TESTEES, RunningTestee, running, started
+from hand_made import V2, V2_HOLDS, VALID, of_magic_2, record
+from testee_driver import TESTEES, RunningTestee, running, started
 
 
 @pytest.fixture(scope="module", params=["aiokafka", "kafka-python"])
@@ -87,38 +86,8 @@ def test_an_unknown_codec_is_rejected_by_the_documented_error(testee: RunningTes
     assert answer["error"].startswith("UnsupportedCodecError")
 
 
-def test_a_value_over_64_kib_is_reported_by_its_digest(testee: RunningTestee) -> None:
-    (large,) = testee.decode(LARGE)["batches"]
-    assert large["records"][0]["value"] == LARGE_VALUE
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["", "{", "[]", "null", '{"id": "b", "operation": "decode-records", "role": "consumer", "hex": "0g"}', "\x00"],
-)
-def test_a_bad_request_is_answered_and_the_next_one_too(testee: RunningTestee, line: str) -> None:
-    testee.send_line(line)
-    answer = testee.read_answer()
-    assert answer["outcome"] == "fault"
-    assert answer["error"].startswith("BadRequest")
-    assert testee.decode(V2)["outcome"] == "accepted"
-
-
-@pytest.mark.parametrize(
-    "request_fields",
-    [{"operation": "append-stream", "role": "broker", "steps": []}, {"operation": "decode-records", "role": "broker"}],
-)
-def test_operations_that_a_testee_does_not_offer_are_unsupported(
-    testee: RunningTestee, request_fields: dict[str, Any]
-) -> None:
-    assert testee.ask(**request_fields)["outcome"] == "unsupported"
-
-
-def test_requests_sent_ahead_are_answered_in_order(testee: RunningTestee) -> None:
-    request = {"operation": "decode-records", "role": "consumer", "hex": V2.hex()}
-    for i in range(LARGEST_LEAD):
-        testee.send_line(json.dumps(request | {"id": f"r{i}"}))
-    assert [testee.read_answer()["id"] for _ in range(LARGEST_LEAD)] == [f"r{i}" for i in range(LARGEST_LEAD)]
+def test_a_consumer_library_is_no_broker(testee: RunningTestee) -> None:
+    assert testee.ask(operation="decode-records", role="broker")["outcome"] == "unsupported"
 
 
 HEADER_KEYS = """

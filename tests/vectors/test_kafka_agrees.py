@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
 
 from kfuzz.conformance.judge.confirmation import ask_kafka
 from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
@@ -20,8 +20,7 @@ Answers = dict[str, dict[str, dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or later and Maven")
+    require_kafka_build()
     return ask_kafka(SUITE)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
 from each_vector import each
 
 from kfuzz.conformance.judge.confirmation import ask_kafka
@@ -31,8 +31,7 @@ Answers = dict[str, dict[str, dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or later and Maven")
+    require_kafka_build()
     return ask_kafka([*SUITE, *SINGLE], READER)
 
 

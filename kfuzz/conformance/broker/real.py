@@ -28,9 +28,10 @@ from kfuzz.conformance.broker.settings import OF_BROKERS, OF_TOPICS, by_settings
 from kfuzz.conformance.judge.compare import Case, Cell, request
 from kfuzz.conformance.judge.confirmation import Confirmation
 from kfuzz.conformance.judge.runner import cells
+from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE, Handshake
 from kfuzz.conformance.protocol.peer import Question
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
+from kfuzz.conformance.protocol.testees import Testee, default_root
 from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
@@ -64,29 +65,8 @@ CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 NO_ERROR: Final = "NONE"
 
-PROPERTIES: Final = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={data}
-"""
-# docs/real-broker.md says why these differ from Kafka's defaults.
-FOR_VECTORS: Final = {
-    "auto.create.topics.enable": "false",
-    "num.network.threads": "1",
-    "num.io.threads": "2",
-    "num.recovery.threads.per.data.dir": "4",
-    "log.index.size.max.bytes": "65536",
-    "log.retention.ms": "-1",
-    "log.cleaner.enable": "false",
-    "log.message.timestamp.after.max.ms": "9223372036854775807",
-    "transaction.partition.verification.enable": "false",
-}
+# docs/real-broker.md says why those for vectors differ from Kafka's defaults.
+PROPERTIES, FOR_VECTORS = (Path(__file__).with_name(f"{name}.properties").read_text() for name in ("server", "vectors"))
 
 
 class BrokerFailed(KfuzzError):
@@ -238,6 +218,7 @@ class Broker:
     # The main program, and its stdin. Both Java programs of kfuzz end when their stdin closes.
     _main = "kfuzz.broker.Server"
     _stdin = subprocess.PIPE
+    _usual = FOR_VECTORS
 
     def __init__(
         self,
@@ -247,7 +228,7 @@ class Broker:
         release: str = BROKER_RELEASE,
     ) -> None:
         self._release = release
-        self._settings = FOR_VECTORS | dict(settings or {})
+        self._settings = dict(settings or {})
         self._log_levels = LOG_LEVELS | {f"log.{name}": level for name, level in (log_levels or {}).items()}
         self._folder: Path
         self._home: Path
@@ -371,6 +352,7 @@ class Broker:
         """Write the settings, with any free port for 0, and format the log directory unless it is formatted."""
         with _free_ports([port, 0]) as (self._port, controller_port):
             properties = PROPERTIES.format(port=self._port, controller_port=controller_port, data=self.data)
+        properties += self._usual
         properties += "".join(f"{name}={value}\n" for name, value in self._settings.items())
         self._properties = self._home / "server.properties"
         self._properties.write_text(properties)

@@ -34,7 +34,10 @@ CONVERSATIONS: Final = "conversations"
 # Outcomes that an attacker could exploit against a program in use. New ones go to the embargo first.
 DANGEROUS: Final = frozenset({"crash", "panic", "timeout", "stall", "memory"})
 WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
-LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", NOT_ASKED, "withheld"))
+# A whole client's answer depends on its timers in some conversations: it passes in one run, and fails in the next.
+VARIES: Final = "varies"
+VARYING: Final = frozenset({VARIES, "pass", "fail"})
+LISTABLE: Final = (*(outcome for outcome in OUTCOMES if outcome not in ("pass", NOT_ASKED, "withheld")), VARIES)
 # Which budget a greedy reader exceeds first, time or memory, depends on the machine.
 _BUDGET: Final = {"timeout": "budget", "memory": "budget"}
 _SEAL = re.compile(r"withheld\s++([1-9][0-9]{0,8})\s+(?:(conversations)\s+)?scrypt:([0-9a-f]{64})")
@@ -178,6 +181,8 @@ def _parse_line(place: str, text: str, listable: Sequence[str]) -> Line:
         raise UsageError(f"{place}: a pass needs no line; remove it")
     if outcome not in listable:
         raise UsageError(f"{place}: no outcome {outcome!r} here; write one of {', '.join(listable)}")
+    if outcome == VARIES and not _part_of(id):
+        raise UsageError(f"{place}: only the outcome of a conversation may vary; write another one")
     if not reason:
         raise UsageError(f"{place}: no reason; end the line with `  # ` and a reason or a link")
     return Line(id, role, outcome, reason)
@@ -271,7 +276,10 @@ def stand_beside(case: Case, cell: Cell, expectations: Expectations, *, sealed: 
     line = expectations.of(case.key)
     if line is None and standing.status == "miss":
         return Standing("unexpected", f"recommended, and a pass in {expectations.label}", standing.withheld)
-    if standing.status != "unexpected" or line is None or OUTCOMES.index(cell.outcome) > OUTCOMES.index(line.outcome):
+    if standing.status != "unexpected" or line is None:
+        return standing
+    worst = "fail" if line.outcome == VARIES else line.outcome
+    if OUTCOMES.index(cell.outcome) > OUTCOMES.index(worst):
         return standing
     return Standing("ok", f"better: {line.outcome} in {expectations.label}", standing.withheld)
 
@@ -283,8 +291,9 @@ def stand_alone(case: Case, cell: Cell, expectations: Expectations, *, sealed: b
 
 
 def same_outcome(one: str, other: str) -> bool:
-    """Whether two outcomes are the same, or both are an exceeded budget."""
-    return one == other or (one in _BUDGET and other in _BUDGET)
+    """Whether two outcomes are the same, both are an exceeded budget, or one varies and the other is one of its two."""
+    varies = VARIES in (one, other) and one in VARYING and other in VARYING
+    return one == other or varies or (one in _BUDGET and other in _BUDGET)
 
 
 def stale(cases: Iterable[Case], expectations: Expectations) -> list[str]:
@@ -317,10 +326,10 @@ def update(
     listed = [line for line in expectations.listed.values() if _part_of(line.id) not in parts]
     embargoed = [line for line in expectations.embargoed.values() if _part_of(line.id) not in parts]
     for case in cases:
-        cell = cells[case.key]
-        if cell.outcome == "pass" or cell.declared:
+        cell, old = cells[case.key], expectations.of(case.key)
+        varies = old is not None and old.outcome == VARIES
+        if (cell.outcome == "pass" and not varies) or cell.declared:
             continue
-        old = expectations.of(case.key)
         if old and same_outcome(old.outcome, cell.outcome) and not old.reason.startswith(UNEXPLAINED):
             (embargoed if case.key in expectations.embargoed else listed).append(old)
         else:

@@ -16,9 +16,10 @@ from kfuzz.conformance.judge.choice import chosen_keys
 from kfuzz.conformance.judge.compare import NOT_ASKED, OUTCOMES, Case, Cell
 from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.runner import Outcome, run_cases
+from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.conformance.protocol.lines import Handshake
 from kfuzz.conformance.protocol.session import Limits
-from kfuzz.conformance.protocol.testees import CHOSEN, DECODER, BuildFailed, Testee
+from kfuzz.conformance.protocol.testees import CHOSEN, DECODER, Testee
 from kfuzz.errors import UsageError
 
 Key = tuple[str, str]

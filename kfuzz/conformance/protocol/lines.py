@@ -52,18 +52,6 @@ ENCODE_PRIMITIVE: Final = "encode-primitive"
 PRODUCE: Final = "produce-records"
 # A whole client talks with brokers, while something happens on the way. The answer has the frames too.
 CONVERSE: Final = "converse"
-OPERATIONS: Final = (
-    DECODE,
-    ENCODE,
-    DECODE_STREAM,
-    APPEND_STREAM,
-    DECODE_MESSAGE,
-    ENCODE_MESSAGE,
-    DECODE_PRIMITIVE,
-    ENCODE_PRIMITIVE,
-    PRODUCE,
-    CONVERSE,
-)
 # A producer may be able to do this besides sending records.
 PRODUCES: Final = ("idempotent", "transactions", "sends", "topics", "groups")
 # A client may be able to do this besides reading a partition and sending records.
@@ -185,6 +173,96 @@ _FRAME: Final = _object(
 _TIMESTAMPS: Final = _object({"low": _INTEGER_TEXT, "high": _INTEGER_TEXT, "resolution_ms": integer(1, 86_400_000)})
 
 
+# --- to a testee ----------------------------------------------------------------------------------------------------
+
+
+# A broker's configuration. A missing field has its default from docs/testee-protocol.md.
+_TOPIC: Final = _object(
+    {},
+    compacted=BOOLEAN,
+    compression=choice("producer", *CODECS),
+    timestamp_type=choice("create", "log-append"),
+    timestamp_before_max_ms=_INTEGER_TEXT,
+    timestamp_after_max_ms=_INTEGER_TEXT,
+    max_message_bytes=_INT32,
+    max_request_bytes=_INT32,
+    now=_INTEGER_TEXT,
+    first_offset=_INTEGER_TEXT,
+    leader_epoch=_INT32,
+)
+# An aborted transaction, as a fetch response lists it.
+_ABORTED: Final = _object({"producer_id": _INTEGER_TEXT, "first_offset": _INTEGER_TEXT})
+# How the broker of a whole client behaves.
+_BROKER: Final = _object(
+    {},
+    throttle_ms=integer(1, 10_000),
+    produce_ms=integer(1, 1000),
+    versions=_HIGHEST,
+    brokers=_BROKERS,
+    ends=choice(True),
+    reads_groups=choice(True),
+)
+# A record as a program gives it to a producer: without an offset. It may leave out more.
+_GIVEN: Final = _object({"value": OCTETS, "headers": HEADERS}, timestamp=_INTEGER_TEXT, key=OCTETS)
+_HEX_TEXTS: Final = ListOf(HEX, "give a list of hex texts")
+_ERRORS: Final = ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")
+_OF_MESSAGE: Final = {"message": MESSAGE_NAME, "version": VERSION}
+
+
+def _request(operation: str, needed: Mapping[str, Form], **more: Form) -> tuple[str, Object]:
+    return operation, _object({"id": TEXT, "operation": choice(operation), **needed}, **more)
+
+
+REQUESTS: Final[Mapping[str, Object]] = dict(
+    [
+        # In role broker, it may have a topic.
+        _request(DECODE, {"role": _ROLE, "hex": HEX}, topic=_TOPIC),
+        _request(ENCODE, {"batches": BATCHES}),
+        _request(
+            DECODE_STREAM,
+            {"role": _ROLE, "isolation": choice(*ISOLATIONS), "steps": _HEX_TEXTS},
+            aborted=ListOf(_ABORTED, "give a list of aborted transactions"),
+            fetch_offset=_INTEGER_TEXT,
+            broker=_BROKER,
+            fetches_at_end=integer(1, 10_000),
+        ),
+        _request(APPEND_STREAM, {"role": choice("broker"), "steps": _HEX_TEXTS}, transaction_version=integer(0, 2)),
+        _request(DECODE_MESSAGE, {**_OF_MESSAGE, "hex": HEX}),
+        _request(ENCODE_MESSAGE, {**_OF_MESSAGE, "body": MESSAGE}),
+        _request(DECODE_PRIMITIVE, {"primitive": _PRIMITIVE, "hex": HEX}),
+        _request(ENCODE_PRIMITIVE, {"primitive": _PRIMITIVE, "value": VALUE}),
+        # The first answers to the producer have ``errors``. ``sends``: how many records each send has; with
+        # ``at_once``, no send waits for the one before. ``topic_errors``: for each send, the error of its topic in
+        # Metadata. With ``group``, each send is a transaction, which also commits an offset of this group.
+        _request(
+            PRODUCE,
+            {
+                "records": ListOf(_GIVEN, "give a list of records"),
+                "compression": choice(*CODECS),
+                "idempotent": BOOLEAN,
+            },
+            transactional_id=TEXT,
+            errors=_ERRORS,
+            sends=ListOf(_SIZE),
+            at_once=BOOLEAN,
+            topic_errors=_ERRORS,
+            group=TEXT,
+            broker=_BROKER,
+        ),
+        # An application does these acts, while the rules of a proxy apply to its frames.
+        _request(
+            CONVERSE,
+            {"application": ListOf(ANY_OBJECT, "give a list of acts")},
+            given=_HEX_TEXTS,
+            brokers=_BROKERS,
+            broker=_BROKER,
+            rules=ListOf(ANY_OBJECT, "give a list of rules"),
+        ),
+    ]
+)
+OPERATIONS: Final = tuple(REQUESTS)
+
+
 # --- from a testee --------------------------------------------------------------------------------------------------
 
 
@@ -284,95 +362,6 @@ class Answer:
 _DECLARED: Final = object_of(Handshake)
 HANDSHAKE: Final = Object({"protocol": choice(PROTOCOL), **_DECLARED.keys}, ("protocol", *_DECLARED.required))
 ANSWER: Final = object_of(Answer)
-
-
-# --- to a testee ----------------------------------------------------------------------------------------------------
-
-
-# A broker's configuration. A missing field has its default from docs/testee-protocol.md.
-_TOPIC: Final = _object(
-    {},
-    compacted=BOOLEAN,
-    compression=choice("producer", *CODECS),
-    timestamp_type=choice("create", "log-append"),
-    timestamp_before_max_ms=_INTEGER_TEXT,
-    timestamp_after_max_ms=_INTEGER_TEXT,
-    max_message_bytes=_INT32,
-    max_request_bytes=_INT32,
-    now=_INTEGER_TEXT,
-    first_offset=_INTEGER_TEXT,
-    leader_epoch=_INT32,
-)
-# An aborted transaction, as a fetch response lists it.
-_ABORTED: Final = _object({"producer_id": _INTEGER_TEXT, "first_offset": _INTEGER_TEXT})
-# How the broker of a whole client behaves.
-_BROKER: Final = _object(
-    {},
-    throttle_ms=integer(1, 10_000),
-    produce_ms=integer(1, 1000),
-    versions=_HIGHEST,
-    brokers=_BROKERS,
-    ends=choice(True),
-    reads_groups=choice(True),
-)
-# A record as a program gives it to a producer: without an offset. It may leave out more.
-_GIVEN: Final = _object({"value": OCTETS, "headers": HEADERS}, timestamp=_INTEGER_TEXT, key=OCTETS)
-_HEX_TEXTS: Final = ListOf(HEX, "give a list of hex texts")
-_ERRORS: Final = ListOf(choice(*ERROR_CODES), "give a list of Kafka's error names")
-_OF_MESSAGE: Final = {"message": MESSAGE_NAME, "version": VERSION}
-
-
-def _request(operation: str, needed: Mapping[str, Form], **more: Form) -> tuple[str, Object]:
-    return operation, _object({"id": TEXT, "operation": choice(operation), **needed}, **more)
-
-
-REQUESTS: Final[Mapping[str, Object]] = dict(
-    [
-        # In role broker, it may have a topic.
-        _request(DECODE, {"role": _ROLE, "hex": HEX}, topic=_TOPIC),
-        _request(ENCODE, {"batches": BATCHES}),
-        _request(
-            DECODE_STREAM,
-            {"role": _ROLE, "isolation": choice(*ISOLATIONS), "steps": _HEX_TEXTS},
-            aborted=ListOf(_ABORTED, "give a list of aborted transactions"),
-            fetch_offset=_INTEGER_TEXT,
-            broker=_BROKER,
-            fetches_at_end=integer(1, 10_000),
-        ),
-        _request(APPEND_STREAM, {"role": choice("broker"), "steps": _HEX_TEXTS}, transaction_version=integer(0, 2)),
-        _request(DECODE_MESSAGE, {**_OF_MESSAGE, "hex": HEX}),
-        _request(ENCODE_MESSAGE, {**_OF_MESSAGE, "body": MESSAGE}),
-        _request(DECODE_PRIMITIVE, {"primitive": _PRIMITIVE, "hex": HEX}),
-        _request(ENCODE_PRIMITIVE, {"primitive": _PRIMITIVE, "value": VALUE}),
-        # The first answers to the producer have ``errors``. ``sends``: how many records each send has; with
-        # ``at_once``, no send waits for the one before. ``topic_errors``: for each send, the error of its topic in
-        # Metadata. With ``group``, each send is a transaction, which also commits an offset of this group.
-        _request(
-            PRODUCE,
-            {
-                "records": ListOf(_GIVEN, "give a list of records"),
-                "compression": choice(*CODECS),
-                "idempotent": BOOLEAN,
-            },
-            transactional_id=TEXT,
-            errors=_ERRORS,
-            sends=ListOf(_SIZE),
-            at_once=BOOLEAN,
-            topic_errors=_ERRORS,
-            group=TEXT,
-            broker=_BROKER,
-        ),
-        # An application does these acts, while the rules of a proxy apply to its frames.
-        _request(
-            CONVERSE,
-            {"application": ListOf(ANY_OBJECT, "give a list of acts")},
-            given=_HEX_TEXTS,
-            brokers=_BROKERS,
-            broker=_BROKER,
-            rules=ListOf(ANY_OBJECT, "give a list of rules"),
-        ),
-    ]
-)
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------

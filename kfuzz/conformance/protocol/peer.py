@@ -20,6 +20,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.conformance.protocol.lines import AHEAD, STALLED, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.conformance.protocol.session import (
     RESIDENT_SLACK_BYTES,
@@ -31,7 +32,7 @@ from kfuzz.conformance.protocol.session import (
     over_memory,
 )
 from kfuzz.conformance.protocol.stacks import library_line
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text
 

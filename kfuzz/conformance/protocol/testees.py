@@ -25,24 +25,6 @@ from kfuzz.files import locked, read_bytes
 from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, table_of
 from kfuzz.kafka import RELEASES, major_of
 
-__all__ = [
-    "ALL",
-    "CHOSEN",
-    "CLIENT",
-    "DECODER",
-    "TESTEE_KINDS",
-    "BuildFailed",
-    "Fuzzed",
-    "Reproducer",
-    "Testee",
-    "all_testees",
-    "build_all",
-    "chosen",
-    "from_command",
-    "only",
-    "select",
-]
-
 # A testee of this repository may have to start a Java virtual machine on a busy computer. A silent --command is more
 # likely a testee under development that prints no handshake at all.
 START_TIMEOUT_MS: Final = 60_000

@@ -18,8 +18,9 @@ from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import Case, request
 from kfuzz.conformance.judge.harm import DIFFERS, harm_named
 from kfuzz.conformance.judge.matrix import Run
+from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.conformance.protocol.lines import DECODE, DECODE_MESSAGE
-from kfuzz.conformance.protocol.testees import BuildFailed, Reproducer, Testee
+from kfuzz.conformance.protocol.testees import Reproducer, Testee
 from kfuzz.conformance.report.trial import Trial, tried
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
