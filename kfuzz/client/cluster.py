@@ -387,7 +387,7 @@ class Cluster:
 
 
 async def asked(settings: Access, ask: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
-    """What ``ask`` learns of the brokers over connections of its own."""
+    """The answer of ``ask``, over connections that are closed at its end."""
     cluster = Cluster(settings, lambda: None)
     try:
         await cluster.open()

@@ -66,7 +66,8 @@ UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 NO_ERROR: Final = "NONE"
 
 # docs/real-broker.md says why those for vectors differ from Kafka's defaults.
-PROPERTIES, FOR_VECTORS = (Path(__file__).with_name(f"{name}.properties").read_text() for name in ("server", "vectors"))
+PROPERTIES: Final = Path(__file__).with_name("server.properties").read_text()
+FOR_VECTORS: Final = Path(__file__).with_name("vectors.properties").read_text()
 
 
 class BrokerFailed(KfuzzError):
