@@ -10,7 +10,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shlex
 import shutil
 import stat
 import time
@@ -146,7 +145,7 @@ def _root(corpus: Corpus) -> Path:
 
 def topic_settings(corpus: Corpus) -> list[TopicSettings]:
     """The topics of ``corpus`` with the settings under which a broker keeps all its records as they are."""
-    workload = corpus.workload
+    workload, largest = corpus.workload, _largest_indexes(corpus)
     settings = []
     for planned in corpus.plan.topics:
         topic = planned.topic
@@ -159,38 +158,21 @@ def topic_settings(corpus: Corpus) -> list[TopicSettings]:
             "index.interval.bytes": str(workload.index_interval_bytes),
             "message.timestamp.type": "LogAppendTime" if topic.timestamps.type == "log-append" else "CreateTime",
         }
-        largest = _largest_index(corpus, topic.name)
-        if largest > INDEX_BYTES_DEFAULT:
+        if largest.get(topic.name, 0) > INDEX_BYTES_DEFAULT:
             # A broker cuts the indexes of the last segment to this size.
-            config["segment.index.bytes"] = str(largest)
+            config["segment.index.bytes"] = str(largest[topic.name])
         settings.append(TopicSettings(topic.name, topic.partitions, config))
     return settings
 
 
-def _largest_index(corpus: Corpus, topic: str) -> int:
-    rows = [row for row in corpus.rows if row.path.rpartition("/")[0].rpartition("-")[0] == topic]
-    logs = [_root(corpus) / row.path for row in rows]
-    return max(
-        (log.with_suffix(suffix).stat().st_size for log in logs for suffix in (".index", ".timeindex")), default=0
-    )
-
-
-def topic_script(corpus: Corpus) -> str:
-    """A shell script that creates the topics of ``corpus`` with Kafka's own ``kafka-topics.sh``."""
-    lines = [
-        "#!/bin/sh",
-        "# Creates the topics of a corpus, before `kfuzz corpus install`. Argument: the broker's address.",
-        "# A topic that exists keeps its settings.",
-        "set -e",
-        "bootstrap=${1:?give the address of a broker, such as localhost:9092}",
-    ]
-    for topic in topic_settings(corpus):
-        config = "".join(f" \\\n  --config {name}={value}" for name, value in topic.config.items())
-        lines.append(
-            'kafka-topics.sh --bootstrap-server "$bootstrap" --create --if-not-exists \\\n'
-            f"  --topic {shlex.quote(topic.name)} --partitions {topic.partitions} --replication-factor 1{config}"
-        )
-    return "\n".join(lines) + "\n"
+def _largest_indexes(corpus: Corpus) -> dict[str, int]:
+    """The bytes of the largest index of each topic."""
+    largest: dict[str, int] = {}
+    for row in corpus.rows:
+        topic, log = row.path.rpartition("/")[0].rpartition("-")[0], _root(corpus) / row.path
+        sizes = [log.with_suffix(suffix).stat().st_size for suffix in (".index", ".timeindex")]
+        largest[topic] = max(largest.get(topic, 0), *sizes)
+    return largest
 
 
 def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = None) -> list[str]:
@@ -206,7 +188,7 @@ def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = N
         if configs is None:
             found.append(
                 f"timestamps run from {date(first_ms)} to {date(last_ms)}: the topics need retention.ms=-1, as "
-                "`kfuzz corpus install --topic-script` sets it, or the broker deletes what is older than its retention "
+                "`kfuzz corpus install --bootstrap` sets it, or the broker deletes what is older than its retention "
                 "(default: 7 days)"
             )
         if last_ms > now_ms:
@@ -332,8 +314,7 @@ def _find_partitions(corpus: Corpus, log_dir: Path, present_only: bool) -> tuple
         others = "" if len(absent) == len(names) else ", or add --present-only if other directories hold the rest"
         raise UsageError(
             f"{log_dir} lacks {len(absent)} of the corpus' {len(names)} partitions (first: {absent[0]}); "
-            f"start the broker, run the script of `kfuzz corpus install {corpus.out} --topic-script`, "
-            f"stop the broker{others}"
+            f"start the broker, run `kfuzz corpus install {corpus.out} --bootstrap HOST:PORT`, stop the broker{others}"
         )
     for name in names:
         require_no_link(log_dir, name)

@@ -21,7 +21,6 @@ from itertools import accumulate
 
 from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
-from kfuzz.corpora.json_values import program
 from kfuzz.corpora.own import Contents, contents_of
 from kfuzz.corpora.partition_keys import partition_without_keys
 from kfuzz.corpora.workload import (
@@ -33,8 +32,9 @@ from kfuzz.corpora.workload import (
     Range,
     Topic,
     Workload,
+    program_of,
 )
-from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
+from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, PRODUCER_EPOCH_MAX, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.snapshot import snapshot_name
@@ -304,14 +304,39 @@ def _first_offset(old: tuple[_Old, ...], offsets_per_segment: int, index: int) -
 def decided(workload: Workload) -> Workload:
     """``workload`` with a ``segment_bytes``: 64 MiB, or above 1 TiB the largest up to 1 GiB that Kafka can hold.
 
-    Segments of records far smaller than their batches' headers may be longer than planned.
+    Segments of records far smaller than their batches' headers may be longer than planned. Epochs are longer, by a
+    power of two, if their numbers would be too large.
     """
-    if workload.segment_bytes:
-        return workload
-    segment_bytes = SEGMENT_BYTES if workload.size <= MANY_BYTES else SEGMENT_BYTES_MAX
-    while segment_bytes > SEGMENT_BYTES and not all(_fits(topic, segment_bytes) for topic in workload.topics):
-        segment_bytes //= 2
-    return replace(workload, segment_bytes=segment_bytes)
+    if not (segment_bytes := workload.segment_bytes):
+        segment_bytes = SEGMENT_BYTES if workload.size <= MANY_BYTES else SEGMENT_BYTES_MAX
+        while segment_bytes > SEGMENT_BYTES and not all(_fits(topic, segment_bytes) for topic in workload.topics):
+            segment_bytes //= 2
+    part = workload.size / sum(topic.weight for topic in workload.topics)
+    topics = tuple(
+        _with_epochs(topic, part * topic.weight / topic.partitions + segment_bytes) for topic in workload.topics
+    )
+    return replace(workload, segment_bytes=segment_bytes, topics=topics)
+
+
+def _with_epochs(topic: Topic, size: float) -> Topic:
+    """A topic whose epochs are long enough for the limits of their numbers, in partitions of ``size`` bytes."""
+    if not (topic.leader_epoch_offsets or topic.producers.epoch_records or topic.transactions.epoch_transactions):
+        return topic
+    offsets = math.ceil(size / offset_bytes_mean(topic))
+
+    def longer(each: int, count: int, limit: int) -> int:
+        return each << (count // (each * limit)).bit_length() if each else 0
+
+    producers, transactions = topic.producers, topic.transactions
+    count = offsets * topic.partitions // transactions.records
+    ids = longer(producers.epoch_records, offsets, PRODUCER_EPOCH_MAX)
+    ends = longer(transactions.epoch_transactions, count, PRODUCER_EPOCH_MAX)
+    return replace(
+        topic,
+        leader_epoch_offsets=longer(topic.leader_epoch_offsets, offsets, LEADER_EPOCHS_MAX),
+        producers=replace(producers, epoch_records=ids),
+        transactions=replace(transactions, epoch_transactions=ends),
+    )
 
 
 def _fits(topic: Topic, segment_bytes: int) -> bool:
@@ -365,7 +390,6 @@ class Plan:
             _check_segment(topic, per_segment, offset_bytes_mean(topic), place)
             for one in old:
                 _check_segment(topic, one.offsets_per_segment if one.segments else 0, one.offset_bytes, place)
-            _check_leader_epochs(topic, per_partition, place)
             writers = Writers(topic, workload.seed, producer_id, per_segment)
             old_segments = sum(one.segments for one in old)
             if full > old_segments and per_partition - before < writers.offsets_min:
@@ -508,18 +532,18 @@ def _value_nulls(topic: Topic) -> float:
 
 def _value_bytes_mean(topic: Topic) -> float:
     """The mean size of a value that is not null."""
-    if topic.values.kind != "json":
+    if not topic.values.is_written:
         return topic.values.size.mean
-    made, keys = program(topic.values.fields), topic.keys
+    made, keys = program_of(topic.values), topic.keys
     # Without a key, `null` replaces two quotes.
     return made.bytes_mean + made.key_fields * ((1 - keys.null_share) * keys.json_size.mean + keys.null_share * 2)
 
 
 def value_bytes_max(topic: Topic) -> int:
     """An upper bound on the size of a value."""
-    if topic.values.kind != "json":
+    if not topic.values.is_written:
         return topic.values.size.max
-    made = program(topic.values.fields)
+    made = program_of(topic.values)
     return made.bytes_max + made.key_fields * max(2, topic.keys.json_size.max)
 
 
@@ -558,7 +582,9 @@ def _record_bytes_max(topic: Topic) -> int:
 
 def _check_batch(topic: Topic, place: str) -> None:
     largest = batch_bytes_max(topic)
-    sizes = "values.fields" if topic.values.kind == "json" else f"values.size ({_shown(topic.values.size)})"
+    sizes = {"json": "values.fields", "file": "the lines of values.file"}.get(
+        topic.values.kind, f"values.size ({_shown(topic.values.size)})"
+    )
     if largest > BATCH_BYTES_MAX:
         raise UsageError(
             f"{place}: a batch may take {show_size(largest)}, above {show_size(BATCH_BYTES_MAX)}; "
@@ -586,15 +612,6 @@ def _check_segment(topic: Topic, offsets: int, offset_bytes: float, place: str) 
         raise UsageError(
             f"{place}: a segment may take {show_size(largest)}, above Kafka's 2 GiB for one file; "
             f"lower segment_bytes or narrow the ranges of the sizes"
-        )
-
-
-def _check_leader_epochs(topic: Topic, offsets: int, place: str) -> None:
-    each = topic.leader_epoch_offsets
-    if each and -(-offsets // each) > LEADER_EPOCHS_MAX:
-        raise UsageError(
-            f"{place}: leader_epoch_offsets ({each}) gives {-(-offsets // each)} leader epochs in a partition, above "
-            f"{LEADER_EPOCHS_MAX}; give at least {-(-offsets // LEADER_EPOCHS_MAX)}, or 0 for one epoch"
         )
 
 

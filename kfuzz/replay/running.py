@@ -8,13 +8,13 @@ import itertools
 import signal
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.client.cluster import Cluster, ClusterFailed
+from kfuzz.client.cluster import Cluster, ClusterFailed, asked
 from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.replay.batches import Batch, Part, Step, find_parts, steps
@@ -75,14 +75,14 @@ def prepare_topics(parts: Sequence[Part], settings: Settings) -> None:
     """Check that the broker has the topics with their partitions, or create them; ``UsageError`` as :func:`replay`."""
     wanted = wanted_partitions(parts, settings)
     try:
-        asyncio.run(_asked(settings, lambda cluster: cluster.prepare(wanted)))
+        asyncio.run(asked(settings, lambda cluster: cluster.prepare(wanted)))
     except ClusterFailed as error:
         raise UsageError(f"{error}") from None
 
 
 def give(settings: Settings, topic: str, batches: Sequence[bytes]) -> None:
     """Make a topic of one partition with these batches. ``UsageError`` as for :func:`replay`."""
-    asyncio.run(_asked(settings, lambda cluster: cluster.create({topic: 1}, {})))
+    asyncio.run(asked(settings, lambda cluster: cluster.create({topic: (1, {})})))
     if not batches:
         return
     with tempfile.TemporaryDirectory() as place:
@@ -90,16 +90,6 @@ def give(settings: Settings, topic: str, batches: Sequence[bytes]) -> None:
         log.parent.mkdir()
         log.write_bytes(b"".join(batches))
         replay(find_parts(place), settings)
-
-
-async def _asked(settings: Settings, ask: Callable[[Cluster], Awaitable[None]]) -> None:
-    """Ask the brokers something over connections of its own."""
-    cluster = Cluster(settings, lambda: None)
-    try:
-        await cluster.open()
-        await ask(cluster)
-    finally:
-        await cluster.close()
 
 
 def wanted_partitions(parts: Sequence[Part], settings: Settings) -> dict[str, int]:

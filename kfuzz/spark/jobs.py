@@ -23,6 +23,7 @@ from kfuzz.conformance.report import differences
 from kfuzz.corpora import summary
 from kfuzz.corpora.generation import claimed, planned
 from kfuzz.corpora.manifest import Manifest
+from kfuzz.corpora.prediction import TASKS_MAX
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load
 from kfuzz.display import progress
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 
 CAUSES_SHOWN: Final = 20
-TASKS_MAX: Final = 20_000
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
