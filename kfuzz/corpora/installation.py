@@ -43,6 +43,7 @@ LOCK: Final = ".lock"
 # A name that Kafka does not look at, in the directory where the file belongs.
 STAGED: Final = ".kfuzz-install"
 FIRST_LOG: Final = f"{0:020d}.log"
+CLUSTER: Final = "__cluster_metadata"
 # Kafka's default for segment.index.bytes, and the least that Kafka 4 takes for segment.bytes.
 INDEX_BYTES_DEFAULT: Final = 10 * MIB
 SEGMENT_BYTES_MIN: Final = MIB
@@ -91,6 +92,9 @@ class _Partition:
         """
         yield LEADER_EPOCH_CHECKPOINT, False, None
         names = [(name, row, crc) for row in self.rows for name, crc in row.sums().items()]
+        # Nor has a snapshot of the cluster's metadata.
+        for path in sorted(self.source.glob("*.checkpoint")):
+            yield path.name, False, None
         for name, row, crc in sorted(names, key=lambda one: (one[0].endswith(".log"), one[0])):
             # A broker appends to the last segment, and maps the indexes of all for writing.
             yield name, name.endswith(".log") and row is not self.rows[-1], crc
@@ -150,6 +154,8 @@ def topic_settings(corpus: Corpus) -> list[TopicSettings]:
     settings = []
     for planned in corpus.plan.topics:
         topic = planned.topic
+        if topic.name == CLUSTER:
+            continue
         config = {
             # Even a corpus of a compacted topic must stay as it is.
             "cleanup.policy": "delete",
@@ -327,7 +333,11 @@ def _unused(log_dir: Path, *, make: bool) -> Iterator[None]:
 def _find_partitions(corpus: Corpus, log_dir: Path, present_only: bool) -> tuple[list[_Partition], list[str]]:
     """The partitions that ``log_dir`` has, and the names of the others."""
     names = corpus.plan.directories()
-    absent = [name for name in names if not (log_dir / name / METADATA_NAME).is_file()]
+    # The metadata of a cluster must be there before its first start.
+    absent = [name for name in names if name != f"{CLUSTER}-0" and not (log_dir / name / METADATA_NAME).is_file()]
+    if f"{CLUSTER}-0" in names:
+        with writing(log_dir / f"{CLUSTER}-0"):
+            (log_dir / f"{CLUSTER}-0").mkdir(exist_ok=True)
     if absent and (len(absent) == len(names) or not present_only):
         others = "" if len(absent) == len(names) else ", or add --present-only if other directories hold the rest"
         raise UsageError(

@@ -19,6 +19,14 @@ from kfuzz import messages
 from kfuzz.corpora.own_things import KINDS, Things
 from kfuzz.corpora.workload import Topic
 from kfuzz.corpora.writers import seed_of
+from kfuzz.control import (
+    ControlRecord,
+    ControlRecordKey,
+    ControlRecordType,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    encode_control,
+)
 from kfuzz.java import text_hash
 from kfuzz.messages.internal import encode_internal
 from kfuzz.messages.jsonform import uuid_text
@@ -33,11 +41,12 @@ SESSION_MS, REBALANCE_MS = 45_000, 300_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Records of a partition that follow each other: ``each`` of every one of ``things``."""
+    """Records of a partition that follow each other: ``each`` of every one of ``things``, or ``control`` records."""
 
     things: Sequence[int]
     each: int
     make: Make
+    control: bool = False
 
     @property
     def count(self) -> int:
@@ -234,7 +243,225 @@ def _versioned(name: str, value: dict[str, Any]) -> bytes:
     return bytes(2) + messages.encode(name, 0, value)
 
 
+# ------------------------------------------------------------------------------------------- cluster metadata
+
+# Brokers have ids that Kafka's controllers of a test do not have.
+FIRST_BROKER: Final = 1001
+# The metadata version of Kafka 4.0 (4.0-IV3), which later releases read, and what came with it.
+FEATURES: Final = {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
+LOWEST_FEATURES: Final = {"metadata.version": 7}
+
+
+class _Cluster:
+    """The records of a cluster's metadata. The replicas of partitions go round the brokers."""
+
+    def __init__(self, things: Things) -> None:
+        self.things = things
+
+    def log(self) -> list[Part]:
+        """The log, in which each partition changes its leader now and then."""
+        things = self.things
+        return [
+            Part(range(len(FEATURES)), 1, self.feature),
+            Part(range(things.brokers), 2, self.broker),
+            Part(range(things.topics), 1 + things.partitions, lambda topic, at, ms: self.topic(topic, at, 0)),
+            Part(range(things.topics * things.changes), things.partitions, self.change),
+            Part([one for one in range(things.topics) if self.is_gone(one)], 1, self.no_topic),
+        ]
+
+    def snapshot(self, last_ms: int) -> list[Part]:
+        """The state after that log, as a snapshot has it."""
+        things = self.things
+        header = ControlRecord(ControlRecordKey(ControlRecordType.SNAPSHOT_HEADER), SnapshotHeaderRecord(last_ms))
+        footer = ControlRecord(ControlRecordKey(ControlRecordType.SNAPSHOT_FOOTER), SnapshotFooterRecord())
+        topics = [one for one in range(things.topics) if not self.is_gone(one)]
+        return [
+            Part([0], 1, lambda thing, at, ms: encode_control(header), control=True),
+            Part(range(len(FEATURES)), 1, self.feature),
+            Part(range(things.brokers), 1, lambda broker, at, ms: self.broker(broker, at, ms, is_fenced=False)),
+            Part(topics, 1 + things.partitions, lambda topic, at, ms: self.topic(topic, at, things.changes)),
+            Part([0], 1, lambda thing, at, ms: encode_control(footer), control=True),
+        ]
+
+    def is_gone(self, topic: int) -> bool:
+        return _picked(self.things.gone_share, self.things.topics)(topic)
+
+    def feature(self, number: int, at: int, ms: int) -> Sides:
+        name = list(FEATURES)[number]
+        return _metadata("FeatureLevel", 0, name=name, featureLevel=FEATURES[name])
+
+    def broker(self, broker: int, at: int, ms: int, *, is_fenced: bool = True) -> Sides:
+        """The registration of a broker, then its end as a fenced one. Its epoch is the offset of the registration."""
+        epoch, id = len(FEATURES) + 2 * broker, FIRST_BROKER + broker
+        if at == 1:
+            return _metadata("BrokerRegistrationChange", 2, brokerId=id, brokerEpoch=epoch, fenced=-1)
+        name = f"broker-{id}"
+        return _metadata(
+            "RegisterBroker",
+            3,
+            brokerId=id,
+            incarnationId=_id(name),
+            brokerEpoch=epoch,
+            endPoints=[{"name": "PLAINTEXT", "host": name, "port": 9092, "securityProtocol": 0}],
+            features=[
+                {"name": one, "minSupportedVersion": LOWEST_FEATURES.get(one, 0), "maxSupportedVersion": level}
+                for one, level in FEATURES.items()
+            ],
+            rack=None,
+            fenced=is_fenced,
+            logDirs=[_directory(id)],
+        )
+
+    def topic(self, topic: int, at: int, changes: int) -> Sides:
+        """A topic, then its partitions after so many changes of their leaders."""
+        name = topic_name(topic)
+        if at == 0:
+            return _metadata("Topic", 0, name=name, topicId=_id(name))
+        replicas = self.replicas(topic, at - 1)
+        return _metadata(
+            "Partition",
+            2,
+            partitionId=at - 1,
+            topicId=_id(name),
+            replicas=replicas,
+            isr=replicas,
+            leader=replicas[changes % len(replicas)],
+            leaderEpoch=changes,
+            partitionEpoch=changes,
+            directories=[_directory(one) for one in replicas],
+        )
+
+    def replicas(self, topic: int, partition: int) -> list[int]:
+        """The brokers that have a partition."""
+        return [FIRST_BROKER + (topic + partition + one) % self.things.brokers for one in range(self.things.replicas)]
+
+    def change(self, at: int, partition: int, ms: int) -> Sides:
+        round_, topic = divmod(at, self.things.topics)
+        leader = self.replicas(topic, partition)[(round_ + 1) % self.things.replicas]
+        id = _id(topic_name(topic))
+        return _metadata("PartitionChange", 2, partitionId=partition, topicId=id, leader=leader)
+
+    def no_topic(self, topic: int, at: int, ms: int) -> Sides:
+        return _metadata("RemoveTopic", 0, topicId=_id(topic_name(topic)))
+
+
+@cache
+def _directory(broker: int) -> bytes:
+    return _id(f"directory of broker {broker}")
+
+
+def _metadata(name: str, version: int, /, **value: Any) -> Sides:
+    return encode_internal("__cluster_metadata", name, version, {}, value)
+
+
+def snapshot_of(topic: Topic, last_ms: int) -> Contents | None:
+    """The contents of the snapshot beside the log of a cluster's metadata; None if the workload asks for none.
+
+    ``last_ms`` is the time of the log's last record.
+    """
+    wanted = topic.is_own and topic.things.snapshot
+    return Contents.of(_Cluster(topic.things).snapshot(last_ms)) if wanted else None
+
+
+# ------------------------------------------------------------------------------------------- transaction state
+
+# The states of a transaction that commits, and that of an id that has had none: those of ``TransactionState``.
+ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT, EMPTY = 1, 2, 4, 0
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+# Lower producer ids are left to those that write to other topics of the workload.
+FIRST_PRODUCER: Final = 1_000_000
+
+
+def _transaction_state(things: Things, seed: int, partitions: int) -> Iterator[list[Part]]:
+    places = [
+        {"topic": topic_name(one), "partitionIds": list(range(things.partitions))} for one in range(things.topics)
+    ]
+
+    def write(number: int, state: int, ms: int) -> Sides:
+        value = {
+            "producerId": FIRST_PRODUCER + number,
+            "producerEpoch": 0,
+            "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS,
+            "transactionStatus": state,
+            # A transaction that has ended has no partitions.
+            "transactionPartitions": places if state in (ONGOING, PREPARE_COMMIT) else None if state == EMPTY else [],
+            "transactionLastUpdateTimestampMs": ms,
+            "transactionStartTimestampMs": -1 if state == EMPTY else ms,
+            "clientTransactionVersion": 1,
+        }
+        key = {"transactionalId": transactional_id(number)}
+        return encode_internal("__transaction_state", "TransactionLog", 1, key, value)
+
+    count = things.transactional_ids
+    is_gone, is_open = _picked(things.gone_share, count), _picked(things.open_share, count)
+    for own in _by_hash(map(transactional_id, range(count)), partitions):
+        states = (ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT)
+
+        def change(at: int, stage: int, ms: int, own: list[int] = own, states: tuple[int, ...] = states) -> Sides:
+            return write(own[at % len(own)], states[stage], ms)
+
+        yield [
+            Part(own, 1, lambda number, at, ms: write(number, EMPTY, ms)),
+            Part(range(len(own) * things.changes), len(states), change),
+            Part([one for one in own if is_gone(one)], 1, lambda number, at, ms: (write(number, EMPTY, ms)[0], None)),
+            # An id that is gone has no open transaction.
+            Part(
+                [one for one in own if is_open(one) and not is_gone(one)],
+                1,
+                lambda number, at, ms: write(number, ONGOING, ms),
+            ),
+        ]
+
+
+def transactional_id(number: int) -> str:
+    """The name of a transactional producer."""
+    return f"transactional-{number:07d}"
+
+
+# ------------------------------------------------------------------------------------------- share group state
+
+
+def _share_group_state(things: Things, seed: int, partitions: int) -> Iterator[list[Part]]:
+    places = things.topics * things.partitions
+
+    def key(number: int) -> dict[str, Any]:
+        group, place = divmod(number, places)
+        topic, partition = divmod(place, things.partitions)
+        return {"groupId": group_id(group), "topicId": _id(topic_name(topic)), "partition": partition}
+
+    def names() -> Iterator[str]:
+        for number in range(things.groups * places):
+            one = key(number)
+            yield f"{one['groupId']}:{uuid_text(one['topicId'])}:{one['partition']}"
+
+    def snapshot(number: int, at: int, ms: int) -> Sides:
+        value = {"startOffset": 0, "createTimestamp": ms, "writeTimestamp": ms, "stateBatches": []}
+        return encode_internal("__share_group_state", "ShareSnapshot", 0, key(number), value)
+
+    is_gone = _picked(things.gone_share, things.groups)
+    for own in _by_hash(names(), partitions):
+
+        def update(at: int, _: int, ms: int, own: list[int] = own) -> Sides:
+            """All records below the start offset are done, and the next ones are with a consumer for the first time."""
+            round_, one = divmod(at, len(own))
+            start = (round_ + 1) * OFFSETS_PER_COMMIT
+            batch = {"firstOffset": start, "lastOffset": start + 9, "deliveryState": 0, "deliveryCount": 1}
+            value = {"startOffset": start, "deliveryCompleteCount": 0, "stateBatches": [batch]}
+            return encode_internal("__share_group_state", "ShareUpdate", 0, key(own[one]), value)
+
+        yield [
+            Part(own, 1, snapshot),
+            Part(range(len(own) * things.changes), 1, update),
+            Part(
+                [one for one in own if is_gone(one // places)], 1, lambda one, at, ms: (snapshot(one, at, ms)[0], None)
+            ),
+        ]
+
+
 _MAKERS: Final[dict[str, Callable[[Things, int, int], Iterator[list[Part]]]]] = {
     "consumer-offsets": _consumer_offsets,
+    "cluster-metadata": lambda things, seed, partitions: iter([_Cluster(things).log()]),
+    "transaction-state": _transaction_state,
+    "share-group-state": _share_group_state,
 }
 assert _MAKERS.keys() == KINDS.keys()

@@ -54,6 +54,7 @@ def test_groups_are_hashed_to_partitions_and_have_their_last_commits(tmp_path: P
         ('name = "orders"\nkind = "consumer-offsets"', "records of the kind .* are in __consumer_offsets"),
         ('name = "orders"\nthings.groups = 3', "things needs a kind"),
         ('name = "__consumer_offsets"\nkind = "consumer-offsets"\nvalues.size = 9', "cannot have values"),
+        ('name = "__consumer_offsets"\nkind = "consumer-offsets"\nthings.brokers = 9', "cannot have things.brokers"),
         ('name = "__consumer_offsets"\nkind = "consumer-offsets"\ntimestamps.jitter_ms = 9', "cannot have timestamps"),
     ],
 )
