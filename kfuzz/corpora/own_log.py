@@ -20,7 +20,7 @@ LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
 
 
 class OwnSynthesiser(LogWalk):
-    """Makes the bytes of a segment of one of Kafka's own topics in chunks, with the members of ``Synthesiser``.
+    """Makes the bytes of a segment of one of Kafka's own topics in chunks, like ``Synthesiser``.
 
     Indexes and sums come from reading what was made. ``contents``: those of a file that is no segment.
     """
@@ -63,18 +63,6 @@ class OwnSynthesiser(LogWalk):
         self.made = first + count
         header: dict[str, Any] = {"compression": self.codec, "control": part.control, "partition_leader_epoch": 0}
         return records.encode([RecordBatch(first, self.made - 1, found, **header)])
-
-    def offset_index_bytes(self) -> bytes:
-        """The ``.index`` file."""
-        return self.offset_index
-
-    def time_index_bytes(self) -> bytes:
-        """The ``.timeindex`` file."""
-        return self.time_index
-
-    def transaction_index_bytes(self) -> bytes:
-        """Nothing: these records have no producer ids."""
-        return b""
 
 
 def snapshot_file(segment: Segment) -> tuple[str, Iterator[memoryview]] | None:

@@ -49,10 +49,13 @@ def write_segment(
     making = synthesiser(segment, workload.index_interval_bytes)
     with Target.of(out).stage(segment.directory, attempt) as files:
         files.write(f"{segment.stem}.log", _until(cancelled, _chunks(making)))
-        offsets, times = making.offset_index_bytes(), making.time_index_bytes()
+        if isinstance(making, OwnSynthesiser):
+            offsets, times, aborted = making.offset_index, making.time_index, b""
+        else:
+            offsets, times = making.offset_index_bytes(), making.time_index_bytes()
+            aborted = making.transaction_index_bytes()
         files.write(f"{segment.stem}.index", [offsets])
         files.write(f"{segment.stem}.timeindex", [times])
-        aborted = making.transaction_index_bytes()
         if aborted:
             files.write(f"{segment.stem}.txnindex", [aborted])
         snapshot = encode(_known_producers(segment, segment_id, workload, making, cancelled))

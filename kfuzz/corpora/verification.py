@@ -239,10 +239,9 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
                 suffixes = (".log", ".index", ".timeindex", ".txnindex")[: 4 if aborted[segment_id] else 3]
                 expected.update(base + suffix for suffix in suffixes)
                 expected.add(snapshot_name(bounds[-1][1]))
-                if topics[directory.rpartition("-")[0]].things.snapshot and (
-                    own := snapshot_file(corpus.plan[segment_id])
-                ):
-                    expected.add(own[0])
+                has_state = topics[directory.rpartition("-")[0]].things.snapshot
+                if has_state and (beside := snapshot_file(corpus.plan[segment_id])):
+                    expected.add(beside[0])
             segment_id += 1
         unexpected += [f"{directory}/{base}" for base in listing.files.keys() - expected]
         unexpected += [f"{directory}/{name}" for name in below]
