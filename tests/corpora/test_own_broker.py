@@ -104,6 +104,7 @@ def test_a_group_coordinator_loads_a_thousand_groups(tmp_path: Path, capsys: pyt
     assert len(theirs) == 900 * 3 * 4
 
 
+@pytest.mark.nightly
 def test_a_transaction_coordinator_loads_a_thousand_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     things = {"transactional_ids": 1000, "gone_share": 0.1, "open_share": 0.2}
     one = workload("transaction-state", 50, start="now-1m", **things)
