@@ -182,8 +182,10 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
         elif name not in ("topics", "partitions"):
             click.echo(f"{name.replace('_', ' ')}: {value}")
     for topic in report["topics"]:
+        count, each = topic["partitions"], topic["offsets_per_partition"]
+        most = "" if topic["offsets"] == count * each else "up to "
         click.echo(
-            f"topic {topic['name']}: {topic['partitions']} partitions of {topic['offsets_per_partition']} offsets in "
+            f"topic {topic['name']}: {count} partitions of {most}{each} offsets in "
             f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B per offset"
         )
         first, last = (date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
@@ -335,6 +337,7 @@ def _described(workload: Workload, name: str) -> dict[str, Any]:
             {
                 "name": planned.topic.name,
                 "partitions": planned.topic.partitions,
+                "offsets": sum(planned.counts),
                 "offsets_per_partition": planned.offsets_per_partition,
                 "segments_per_partition": planned.segments_per_partition,
                 "bytes_per_offset": round(offset_bytes_mean(planned.topic), 1),

@@ -42,6 +42,8 @@ LOCK: Final = ".lock"
 # A name that Kafka does not look at, in the directory where the file belongs.
 STAGED: Final = ".kfuzz-install"
 FIRST_LOG: Final = f"{0:020d}.log"
+# The metadata of a cluster must be there before its first start.
+CLUSTER, CLUSTER_FOLDER = "__cluster_metadata", "__cluster_metadata-0"
 # Kafka's default for segment.index.bytes, and the least that Kafka 4 takes for segment.bytes.
 INDEX_BYTES_DEFAULT: Final = 10 * MIB
 SEGMENT_BYTES_MIN: Final = MIB
@@ -90,6 +92,9 @@ class _Partition:
         """
         yield LEADER_EPOCH_CHECKPOINT, False, None
         names = [(name, row, crc) for row in self.rows for name, crc in row.sums().items()]
+        # Nor has a snapshot of the cluster's metadata.
+        for path in sorted(self.source.glob("*.checkpoint")):
+            yield path.name, False, None
         for name, row, crc in sorted(names, key=lambda one: (one[0].endswith(".log"), one[0])):
             # A broker appends to the last segment, and maps the indexes of all for writing.
             yield name, name.endswith(".log") and row is not self.rows[-1], crc
@@ -107,10 +112,10 @@ class _Partition:
                 continue
             row = ours.get(path.name)
             if row is None or size != row.bytes or _crc_of(path) != row.crc32c:
-                raise UsageError(
-                    f"{self.target} is not a new partition ({path.name} is there); "
-                    "delete the topic, create it again, and stop the broker"
-                )
+                remedy = "delete the topic, create it again, and stop the broker"
+                if self.name == CLUSTER_FOLDER:
+                    remedy = "format a new log directory"
+                raise UsageError(f"{self.target} is not a new partition ({path.name} is there); {remedy}")
             held.add(path.name)
         return held == set(ours) and all((self.target / name).is_file() for name, _, _ in self.files())
 
@@ -149,6 +154,8 @@ def topic_settings(corpus: Corpus) -> list[TopicSettings]:
     settings = []
     for planned in corpus.plan.topics:
         topic = planned.topic
+        if topic.name == CLUSTER:
+            continue
         config = {
             # Even a corpus of a compacted topic must stay as it is.
             "cleanup.policy": "delete",
@@ -309,7 +316,7 @@ def _unused(log_dir: Path, *, make: bool) -> Iterator[None]:
 def _find_partitions(corpus: Corpus, log_dir: Path, present_only: bool) -> tuple[list[_Partition], list[str]]:
     """The partitions that ``log_dir`` has, and the names of the others."""
     names = corpus.plan.directories()
-    absent = [name for name in names if not (log_dir / name / METADATA_NAME).is_file()]
+    absent = [name for name in names if name != CLUSTER_FOLDER and not (log_dir / name / METADATA_NAME).is_file()]
     if absent and (len(absent) == len(names) or not present_only):
         others = "" if len(absent) == len(names) else ", or add --present-only if other directories hold the rest"
         raise UsageError(
@@ -344,7 +351,7 @@ def _check_place(corpus: Corpus, partitions: list[_Partition], log_dir: Path, co
             + ("" if link else ", or add --link if both are on one file system")
         )
     for one in partitions if link else []:
-        here, there = one.source.stat(), one.target.stat()
+        here, there = one.source.stat(), (one.target if one.target.is_dir() else log_dir).stat()
         if here.st_dev != there.st_dev:
             raise UsageError(f"{corpus.out} and {one.target} are on different file systems; leave out --link")
         if (one.source / Path(one.rows[0].path).name).stat().st_uid != there.st_uid:
@@ -359,6 +366,11 @@ def _install(partitions: list[_Partition], link: bool, set_done: Callable[[int],
     undo: list[Callable[[], object]] = []
     try:
         for done, one in enumerate(partitions):
+            if not one.target.is_dir():
+                with writing(one.target):
+                    one.target.mkdir()
+                    owner = one.target.parent.stat()
+                    os.chown(one.target, owner.st_uid, owner.st_gid)
             for name, is_closed, crc in one.files():
                 _stage(one.source / name, one.target / f".{name}{STAGED}", link and is_closed, crc)
             set_done(done + 1)

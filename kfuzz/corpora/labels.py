@@ -19,7 +19,6 @@ from kfuzz.wire.io.checksum import crc32c
 
 if TYPE_CHECKING:
     from kfuzz.corpora.log_walk import LogWalk
-    from kfuzz.corpora.own_log import OwnSynthesiser
     from kfuzz.corpora.synth import Synthesiser
 
 LABELS = "_labels"
@@ -55,7 +54,7 @@ def verdicts(batches: int, labels: Sequence[Label]) -> dict[str, int]:
 
 
 def sums_of(
-    made: Synthesiser | OwnSynthesiser | LogWalk, size: int, indexes: Sequence[bytes], labels: Sequence[Label]
+    made: Synthesiser | LogWalk, size: int, indexes: Sequence[bytes], labels: Sequence[Label]
 ) -> dict[str, Any]:
     """The columns of the manifest that a log of ``size`` bytes and its offset, time and transaction index decide."""
     offset_index, time_index, transaction_index = indexes

@@ -6,7 +6,6 @@ the plan. One thing is taken from the generator: where the transactions began th
 is compared with the log when the segment before is verified.
 """
 
-cimport cython
 from cpython.buffer cimport PyBUF_READ
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -121,7 +120,6 @@ cdef int64_t cut(const producer_t *producer, int64_t at) noexcept nogil:
     return at * producer.records // producer.pieces - width // 2 + moved
 
 
-@cython.final
 cdef class LogWalk(IndexWalk):
     cdef readonly int64_t aborted_records
     cdef readonly uint32_t crc32c

@@ -60,7 +60,7 @@ def predict(plan: Plan) -> Prediction:
     """Predict what the corpus of ``plan`` takes. Its workload must be resolved. Takes about a second for each topic."""
     topics = []
     for planned in plan.topics:
-        offsets = sum(map(planned.offsets, planned.partitions))
+        offsets = sum(planned.counts)
         sampled, size, cpu_s = _sample(planned.topic, plan.workload)
         plain = round(offset_bytes_mean(planned.topic) * offsets)
         times = offsets / sampled

@@ -12,7 +12,7 @@ cdef class IndexWalk(Policy):
     # The highest timestamp so far, the offset of its batch, and the time index's last timestamp.
     cdef int64_t top_timestamp, top_offset, timed
     # Where the stretch begins that is walked over.
-    cdef int64_t from_at
+    cdef public int64_t from_at
     cdef out_t offsets, times, aborted
     # A state_t for each producer in the order of their first batches, and the place of each among them.
     cdef out_t states

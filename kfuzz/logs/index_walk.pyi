@@ -14,6 +14,8 @@ class IndexWalk(Policy):
     control_batches: int
     records: int
     next_offset: int
+    # Where the stretch of the log begins that is read next, in bytes.
+    from_at: int
     max_timestamp: int
     def __init__(
         self, base_offset: int, index_interval_bytes: int, open_transactions: Iterable[tuple[int, int]] = ()
