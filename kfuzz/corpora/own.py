@@ -33,6 +33,8 @@ Sides = tuple[bytes | None, bytes | None]
 Make = Callable[[int, int, int], Sides]
 
 FIXED: Final[dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("own_records.json").read_text())
+# The names of topics, groups and transactional producers, by their numbers.
+topic_name, group_id, transactional_id = "topic-{:06d}".format, "group-{:07d}".format, "transactional-{:07d}".format
 OFFSETS_PER_CHANGE: Final = 1000
 # Other ids than those of brokers and producers that a test starts.
 FIRST_BROKER, FIRST_PRODUCER = 1001, 1_000_000
@@ -127,21 +129,6 @@ def _write(name: str, key: dict[str, Any], /, **value: Any) -> Sides:
     return encode_internal(fixed["topic"], name, fixed["version"], key, fixed["value"] | value)
 
 
-def topic_name(number: int) -> str:
-    """The name of a topic that records are about."""
-    return f"topic-{number:06d}"
-
-
-def group_id(number: int) -> str:
-    """The id of a group."""
-    return f"group-{number:07d}"
-
-
-def transactional_id(number: int) -> str:
-    """The name of a transactional producer."""
-    return f"transactional-{number:07d}"
-
-
 @cache
 def _id(name: str) -> bytes:
     return hashlib.blake2b(name.encode(), digest_size=16).digest()
@@ -225,8 +212,8 @@ def _versioned(name: str, **value: Any) -> bytes:
 # ------------------------------------------------------------------------------------------- cluster metadata
 
 
-class _Cluster:
-    """The records of a cluster's metadata. The replicas of partitions go round the brokers."""
+class Cluster:
+    """The records of a cluster's metadata, and of their snapshot. The replicas of partitions go round the brokers."""
 
     def __init__(self, things: Things) -> None:
         self.things = things
@@ -270,7 +257,7 @@ class _Cluster:
             return _write("BrokerRegistrationChange", {}, **which)
         name = f"broker-{id}"
         ends = [{"name": "PLAINTEXT", "host": name, "port": 9092, "securityProtocol": 0}]
-        ids = {"incarnationId": _id(name), "logDirs": [_directory(id)]}
+        ids = {"incarnationId": _id(name), "logDirs": [_id(f"directory of {name}")]}
         return _write("RegisterBroker", {}, endPoints=ends, fenced=fenced, **which, **ids)
 
     def topic(self, topic: int, at: int, changes: int) -> Sides:
@@ -289,7 +276,7 @@ class _Cluster:
             leader=brokers[changes % len(brokers)],
             leaderEpoch=changes,
             partitionEpoch=changes,
-            directories=[_directory(one) for one in brokers],
+            directories=[_id(f"directory of broker-{one}") for one in brokers],
         )
 
     def replicas(self, topic: int, partition: int) -> list[int]:
@@ -301,22 +288,8 @@ class _Cluster:
         return _write("PartitionChange", {}, partitionId=partition, topicId=_id(topic_name(topic)), leader=leader)
 
 
-@cache
-def _directory(broker: int) -> bytes:
-    return _id(f"directory of broker {broker}")
-
-
 def _control(kind: ControlRecordType, value: Any) -> Sides:
     return control.encode_control(control.ControlRecord(control.ControlRecordKey(kind), value))
-
-
-def snapshot_of(topic: Topic, last_ms: int) -> Contents | None:
-    """The contents of the snapshot beside the log of a cluster's metadata; None if the workload asks for none.
-
-    ``last_ms`` is the time of the log's last record.
-    """
-    wanted = topic.is_own and topic.things.snapshot
-    return Contents.of(_Cluster(topic.things).snapshot(last_ms)) if wanted else None
 
 
 # ------------------------------------------------------------------------------------------- other coordinators
@@ -385,7 +358,7 @@ def _share_group_state(things: Things, seed: int) -> Made:
 _MAKERS: Final[dict[str, Callable[[Things, int], Made]]] = {
     "consumer-offsets": _consumer_offsets,
     # The metadata have one partition.
-    "cluster-metadata": lambda things, seed: ([], lambda own: _Cluster(things).log()),
+    "cluster-metadata": lambda things, seed: ([], lambda own: Cluster(things).log()),
     "transaction-state": _transaction_state,
     "share-group-state": _share_group_state,
 }

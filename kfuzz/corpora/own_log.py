@@ -9,7 +9,7 @@ from typing import Any, Final
 from kfuzz import records
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.log_walk import LogWalk
-from kfuzz.corpora.own import Contents, contents_of, snapshot_of
+from kfuzz.corpora.own import Cluster, Contents, contents_of
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.workload import BATCH_BYTES_MAX
 from kfuzz.records import Limits, Record, RecordBatch
@@ -70,11 +70,11 @@ def snapshot_file(segment: Segment) -> tuple[str, Iterator[memoryview]] | None:
 
     Each chunk of the content is valid only until the next is requested.
     """
+    if not (segment.topic.things.snapshot and segment.is_last):
+        return None
     clock = clock_of(segment.topic.timestamps)
     last_ms = clock.moment(segment.first_units + (segment.offsets - 1) * clock.units_per_offset).ms
-    contents = snapshot_of(segment.topic, last_ms) if segment.is_last else None
-    if contents is None:
-        return None
+    contents = Contents.of(Cluster(segment.topic.things).snapshot(last_ms))
     # It is named after its end offset and its epoch. Its own offsets begin with 0.
     name = f"{segment.last_offset + 1:020d}-{0:010d}.checkpoint"
     making = OwnSynthesiser(replace(segment, first_offset=0, offsets=contents.count), 1 << 30, contents)
