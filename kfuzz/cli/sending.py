@@ -1,4 +1,4 @@
-"""What `kfuzz corpus replay` and `kfuzz load` share: the options for sending batches, and the report."""
+"""The options for sending batches and the report, which `kfuzz corpus replay` and `kfuzz load` share."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ cdef struct zipf_t:
     # With a partitioner: the place of each block's first key among the partition's own keys, and their number.
     const uint32_t *edges
 
-# What the table says, as long as it lives.
+# The numbers and addresses of the table, as long as it lives.
 cdef inline zipf_t to_zipf(object table):
     cdef zipf_t made
     cdef int i
