@@ -47,6 +47,7 @@ class Settings(Access):
       (ms) at which the replay begins; None takes the lowest of the partitions' first batches.
     - ``duration_s``, ``records``: bounds; None is no bound.
     - ``restamp``: whether the newest timestamp of a batch becomes the time at which it is due.
+    - ``verify``: whether consumers read what is sent, and check it; ``check_history``: also once more afterwards.
     - ``loop``: whether the log is sent again and again.
     - ``convert``: whether to rewrite batches that a broker refuses, if possible.
     - ``names``: other topics to send to, by the log's topic.
@@ -62,6 +63,8 @@ class Settings(Access):
     duration_s: float | None = None
     records: int | None = None
     restamp: bool = False
+    verify: bool = False
+    check_history: bool = False
     loop: bool = False
     convert: bool = False
     names: Mapping[str, str] = field(default_factory=dict)

@@ -18,7 +18,8 @@ from kfuzz.client.cluster import Cluster, ClusterFailed
 from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.replay.batches import Batch, Part, Step, find_parts, steps
-from kfuzz.replay.choices import Settings
+from kfuzz.replay.choices import Rate, Settings
+from kfuzz.replay.history import History, Verification
 from kfuzz.replay.made import Load, load_sources
 from kfuzz.replay.pace import Bounds, Pace
 from kfuzz.replay.report import Report, require_histogram
@@ -73,7 +74,11 @@ def send(
 
 def prepare_topics(parts: Sequence[Part], settings: Settings) -> None:
     """Check that the broker has the topics with their partitions, or create them; ``UsageError`` as :func:`replay`."""
-    wanted = wanted_partitions(parts, settings)
+    prepare(wanted_partitions(parts, settings), settings)
+
+
+def prepare(wanted: Mapping[str, int], settings: Settings) -> None:
+    """Check that the broker has at least these partitions of topics, or create them; ``UsageError`` as above."""
     try:
         asyncio.run(_asked(settings, lambda cluster: cluster.prepare(wanted)))
     except ClusterFailed as error:
@@ -170,6 +175,8 @@ async def _send(
         report.reconnects += 1
 
     cluster = Cluster(settings, count_reconnect)
+    histories: dict[tuple[str, int], History] = {}
+    verification: Verification | None = None
     try:
         try:
             async with asyncio.timeout(settings.duration_s):
@@ -177,6 +184,10 @@ async def _send(
                 await cluster.prepare(wanted)
         except TimeoutError:
             raise UsageError(f"no broker was ready within {settings.duration_s:g} s, so nothing was sent") from None
+        if settings.verify or settings.check_history:
+            histories = {(source.topic, source.partition): History() for source in sources}
+            verification = Verification(cluster, histories)
+            await verification.begin()
         bounds = Bounds(settings, settings.first_timestamp or 0)
         senders = [
             Sender(
@@ -188,6 +199,7 @@ async def _send(
                 source.partition,
                 number % settings.connections,
                 source.steps,
+                histories.get((source.topic, source.partition)),
             )
             for number, source in enumerate(sources)
         ]
@@ -211,12 +223,21 @@ async def _send(
                 await _run_all([_drained(cluster, report)], cluster, end, report, progress)
             timer.cancel()
         report.seconds = time.monotonic() - bounds.began
+        report.reached = Rate(report.sent.records / report.seconds, report.sent.bytes / report.seconds)
+        if verification is not None:
+            report.levels = verification.levels
+            try:
+                await verification.finish(again=settings.check_history)
+            except KfuzzError as error:
+                report.failure = report.failure or f"what was sent could not be read back: {error}"
         if bounds.stopped is not None:
             due = [sender.pace.due for sender in senders if not sender.ended and sender.pace.due is not None]
             report.late_s = max(0.0, bounds.stopped - min(due, default=inf))
         elif report.failure is None:
             report.short_s = settings.duration_s
     finally:
+        if verification is not None:
+            await verification.close()
         await cluster.close()
     return report
 
