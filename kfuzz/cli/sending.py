@@ -1,4 +1,4 @@
-"""What `kfuzz corpus replay` and `kfuzz load` share: the options for sending batches, and the report."""
+"""The options for sending batches, and the report: shared by `kfuzz corpus replay` and `kfuzz load`."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ def sending(
             options.connection,
             options.as_json,
             options.html_file,
-            click.option(
-                "--histograms", metavar="FILE", help="Write each second's latencies as an HdrHistogram log."
-            ),
+            click.option("--histograms", metavar="FILE", help="Write each second's latencies as an HdrHistogram log."),
         )(with_settings)
 
     return add

@@ -72,6 +72,8 @@ class Cluster:
         # Set by :meth:`end`.
         self.ended = asyncio.Event()
         self._expiry: asyncio.Task[None] | None = None
+        # The error after which a request was repeated the last time, for a sentence.
+        self.trouble = ""
 
     async def open(self) -> None:
         """Connect to the first broker that can be reached; ``UsageError`` if none can."""
@@ -195,6 +197,7 @@ class Cluster:
             attempt += 1
             if code not in RETRIABLE or attempt > self.settings.retries:
                 raise BrokerError(what, code, message)
+            self.trouble = f"; the last answer was {what}: {error_name(code)}"
             await asyncio.sleep(backoff_s(attempt))
 
     # -- topics and leaders

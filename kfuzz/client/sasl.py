@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from typing import Final
 
@@ -10,6 +11,8 @@ from kfuzz.errors import UsageError, needs
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+# A broker says how often the password is hashed; Kafka's default is 4096.
+ITERATIONS: Final = re.compile(r",i=\d{1,7}(,|$)")
 # With these, whoever listens has the password.
 CLEAR: Final = (PLAIN, OAUTHBEARER)
 
@@ -28,7 +31,10 @@ def dialogue(mechanism: str, user: str, password: str) -> Generator[bytes, bytes
             from scramp import ScramClient, ScramException
         client = ScramClient([mechanism], user, password)
         try:
-            client.set_server_first((yield client.get_client_first().encode()).decode())
+            first = (yield client.get_client_first().encode()).decode()
+            if not ITERATIONS.search(first):
+                raise UsageError(f"the login of {user} by {mechanism} would take more than 9,999,999 rounds of hashing")
+            client.set_server_first(first)
             client.set_server_final((yield client.get_client_final().encode()).decode())
         except (ScramException, ValueError) as error:
             raise UsageError(f"the login of {user} by {mechanism} does not succeed: {error}") from None

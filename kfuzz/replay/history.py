@@ -25,7 +25,7 @@ from kfuzz.replay.batches import Batch, payload_crc
 from kfuzz.replay.report import LATENCY_US_MAX, Level
 from kfuzz.wire.records.framing import frames
 
-# What is known of a batch. From SEEN on, there is a bit for each reader.
+# The known facts about a batch. From SEEN on, there is a bit for each reader.
 ACKNOWLEDGED, IDEMPOTENT, TRANSACTIONAL, COMMITTED, ABORTED, SEEN = (1 << at for at in range(6))
 FETCH_BYTES: Final = 8 << 20
 OFFSET_OUT_OF_RANGE: Final = 1
@@ -36,7 +36,7 @@ CONNECTIONS_MAX: Final = 1000
 
 
 def digest(batch: memoryview) -> int:
-    """What a batch is known by, of 64 bits. Its own CRC must be right."""
+    """The 64 bits that a batch is known by. Its own CRC must be right."""
     return payload_crc(batch) << 32 | len(batch)
 
 
@@ -85,7 +85,7 @@ class Reader:
 
     async def run(self, ended: asyncio.Event) -> None:
         """Read until the end that the partition has after ``ended``. ``BrokerError`` if it cannot be read."""
-        quiet_since = 0.0
+        quiet_since, top, back = 0.0, self.at, 0
         while True:
             last = ended.is_set()
             try:
@@ -96,15 +96,20 @@ class Reader:
                 after = await self.source.offset(LATEST_MS)
                 answer = {"highWatermark": after, "lastStableOffset": after, "records": None, "abortedTransactions": ()}
             end = answer["highWatermark" if self.isolation == "read_uncommitted" else "lastStableOffset"]
+            top = max(top, self.at)
             if 0 <= end < self.at:
                 # The log has lost records that this reader had read.
-                self.level.went_back += self.at - end
+                self.level.went_back += max(0, self.at - end - back)
+                back = max(back, self.at - end)
                 self.at = end
             now = time.monotonic()
-            if answer["records"] or not last:
+            self._take(answer, now)
+            # A broker that goes back again and again makes no progress.
+            if self.at > top or not last:
                 quiet_since = now
-                self._take(answer, now)
-            elif (self.at >= answer["highWatermark"] and not any(self._unread())) or now > quiet_since + QUIET_S:
+                continue
+            at_end = not answer["records"] and self.at >= answer["highWatermark"]
+            if now > quiet_since + QUIET_S or (at_end and not any(self._unread())):
                 return
 
     def _take(self, answer: Any, now: float) -> None:

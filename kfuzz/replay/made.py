@@ -1,7 +1,7 @@
 """Makes what a load sends: the batches of a workload, in memory and without end.
 
-Their bytes are those of a corpus of this workload, in the order of the offsets. What a producer cannot send is left out
-of the workload first: messages of old formats, hostile batches, and the marks of the log cleaner.
+Their bytes are those of a corpus of this workload, in the order of the offsets. The workload first loses all that
+a producer cannot send: messages of old formats, hostile batches, and the marks of the log cleaner.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEFAULT_PRODUCER: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to make of a workload: ``topics`` is a glob. ``name`` names the workload in errors.
+    """The part of a workload to send: ``topics`` is a glob. ``name`` names the workload in errors.
 
     ``part`` and ``parts``: only every ``parts``-th partition, beginning with number ``part``.
     """

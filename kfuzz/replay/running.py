@@ -270,8 +270,8 @@ async def _run_all(
             if running and cluster.ended.is_set():
                 deadline = deadline or time.monotonic() + DRAIN_S
                 if time.monotonic() > deadline:
-                    left = f"the brokers have not answered {DRAIN_S:g} s after the end"
-                    report.failure = report.failure or f"{left}, so some batches may have arrived that are not counted"
+                    left = f"the brokers have not answered {DRAIN_S:g} s after the end{cluster.trouble}"
+                    report.failure = report.failure or f"{left}; some batches may have arrived that are not counted"
                     break
     finally:
         for task in running:
