@@ -224,8 +224,8 @@ class Cluster:
         for name, count in wanted.items():
             if found[name] < count:
                 raise UsageError(
-                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and the log needs "
-                    f"{count}; add partitions, or send to another topic with --topic"
+                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and "
+                    f"{count} are needed; add partitions, or send to another topic with --topic"
                 )
 
     async def create(self, wanted: Mapping[str, int], configs: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -86,6 +86,22 @@ class Settings(Access):
             raise UsageError(f"records is {self.records}; it must be 0 or more")
         if self.speed is not None and self.rate != Rate():
             raise UsageError("a rate and a speed exclude each other; give one of them")
+
+    def wanted(self, places: Iterable[tuple[str, int]]) -> dict[str, int]:
+        """How many partitions each topic of the broker must have, for these topics and partitions.
+
+        ``UsageError`` if two of the topics would become one, or if ``names`` has another one.
+        """
+        wanted: dict[str, int] = {}
+        sources: dict[str, str] = {}
+        for topic, partition in places:
+            name = self.names.get(topic, topic)
+            if sources.setdefault(name, topic) != topic:
+                raise UsageError(f"topics {sources[name]} and {topic} would both go to {name}; give each its own name")
+            wanted[name] = max(wanted.get(name, 0), partition + 1)
+        if unknown := sorted(self.names.keys() - set(sources.values())):
+            raise UsageError(f"there is no topic {unknown[0]} that could go to {self.names[unknown[0]]}; check it")
+        return wanted
 
 
 def parse_name(text: str) -> tuple[str, str]:

@@ -69,7 +69,7 @@ def load_sources(load: Load, settings: Settings) -> tuple[list[Source], dict[str
         settings = replace(settings, rate=Rate(records_per_s=total))
     elif load.arrivals != "constant" and settings.rate == Rate():
         raise UsageError(f"arrivals {load.arrivals!r} need a rate; add --rate, such as --rate 50k")
-    wanted = {settings.names.get(one.topic.name, one.topic.name): one.topic.partitions for one in chosen}
+    wanted = settings.wanted((one.topic.name, one.topic.partitions - 1) for one in chosen)
     sources = []
     for weight, one in zip(weights, chosen, strict=True):
         for partition in range(one.topic.partitions):

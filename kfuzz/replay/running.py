@@ -47,7 +47,7 @@ def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int
         settings = replace(settings, first_timestamp=_first([begun for begun, _ in started]))
         walks = [itertools.chain(begun, rest) for begun, rest in started]
     total = sum(part.size for part in parts) or 1
-    wanted = wanted_partitions(parts, settings)
+    wanted = settings.wanted((part.topic, part.partition) for part in parts)
     sources = [
         Source(settings.names.get(part.topic, part.topic), part.partition, walk, part.size / total)
         for part, walk in zip(parts, walks, strict=True)
@@ -74,7 +74,7 @@ def send(
 
 def prepare_topics(parts: Sequence[Part], settings: Settings) -> None:
     """Check that the broker has the topics with their partitions, or create them; ``UsageError`` as :func:`replay`."""
-    prepare(wanted_partitions(parts, settings), settings)
+    prepare(settings.wanted((part.topic, part.partition) for part in parts), settings)
 
 
 def prepare(wanted: Mapping[str, int], settings: Settings) -> None:
@@ -105,23 +105,6 @@ async def _asked(settings: Settings, ask: Callable[[Cluster], Awaitable[None]]) 
         await ask(cluster)
     finally:
         await cluster.close()
-
-
-def wanted_partitions(parts: Sequence[Part], settings: Settings) -> dict[str, int]:
-    """How many partitions each topic of the broker must have.
-
-    ``UsageError`` if two topics of the log would become one, or if ``settings.names`` has one that the log lacks.
-    """
-    wanted: dict[str, int] = {}
-    sources: dict[str, str] = {}
-    for part in parts:
-        name = settings.names.get(part.topic, part.topic)
-        if sources.setdefault(name, part.topic) != part.topic:
-            raise UsageError(f"topics {sources[name]} and {part.topic} would both go to {name}; give each its own name")
-        wanted[name] = max(wanted.get(name, 0), part.partition + 1)
-    if unknown := sorted(settings.names.keys() - set(sources.values())):
-        raise UsageError(f"the log has no topic {unknown[0]} that could go to {settings.names[unknown[0]]}; check it")
-    return wanted
 
 
 def first_timestamp(parts: Sequence[Part], settings: Settings) -> int:
