@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hashlib
+import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kfuzz.conformance.broker.real import Broker
+from kfuzz.client.link import Link
+from kfuzz.client.sasl import MECHANISMS, OAUTHBEARER
+from kfuzz.conformance.broker.real import Broker, _free_ports
 from kfuzz.corpora.workload import parse
-from kfuzz.replay import Address, Load, Rate, Report, Settings, run_load
+from kfuzz.errors import UsageError
+from kfuzz.replay import Address, Load, Rate, Report, Security, Settings, run_load
 
 pytestmark = pytest.mark.java
 
@@ -81,3 +89,58 @@ def test_a_broker_that_is_killed_and_started_again_loses_nothing_and_stores_noth
     assert faults <= ({"twice"} if acks == 1 else set())
     assert report.levels["read_uncommitted again"].read >= report.sent.records
     assert not report.is_late
+
+
+def _base64(words: bytes) -> str:
+    return base64.urlsafe_b64encode(words).rstrip(b"=").decode()
+
+
+class _WithLogins(Broker):
+    """A broker with one more listener, for all mechanisms."""
+
+    def _format(self) -> None:
+        super()._format()
+        with _free_ports(1) as [self.sasl_port]:
+            text = self._properties.read_text()
+        ours = f"SASL://127.0.0.1:{self.sasl_port},"
+        text = text.replace("listeners=PLAINTEXT:", f"listeners={ours}PLAINTEXT:")
+        module = "org.apache.kafka.common.security"
+        text += "listener.security.protocol.map=SASL:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+        text += f"sasl.enabled.mechanisms={','.join(MECHANISMS)}\ninter.broker.listener.name=PLAINTEXT\n"
+        for mechanism, kind, more in (
+            ("plain", "plain.PlainLoginModule", 'user_me="right"'),
+            ("scram-sha-256", "scram.ScramLoginModule", ""),
+            ("scram-sha-512", "scram.ScramLoginModule", ""),
+            ("oauthbearer", "oauthbearer.OAuthBearerLoginModule", 'unsecuredLoginStringClaim_sub="me"'),
+        ):
+            text += f"listener.name.sasl.{mechanism}.sasl.jaas.config={module}.{kind} required {more};\n"
+        self._properties.write_text(text)
+
+
+def test_kafka_takes_each_way_to_log_in_and_refuses_a_wrong_password() -> None:
+    claims = json.dumps({"sub": "me", "iat": time.time(), "exp": time.time() + 600}).encode()
+    algorithm = _base64(b'{"alg":"none"}')
+    token = f"{algorithm}.{_base64(claims)}."
+
+    async def give_passwords(port: int) -> None:
+        link = Link(Address("127.0.0.1", port), Security(), timeout_ms=20_000)
+        await link.open()
+        for kind, name in ((1, "sha256"), (2, "sha512")):
+            salted = hashlib.pbkdf2_hmac(name, b"right", b"salt" * 8, 4096)
+            one = {"name": "me", "mechanism": kind, "iterations": 4096, "salt": b"salt" * 8, "saltedPassword": salted}
+            said = await link.call("AlterUserScramCredentials", {"deletions": [], "upsertions": [one]})
+            assert not said["results"][0]["errorCode"], said
+        link.close()
+
+    with _WithLogins() as broker:
+        asyncio.run(give_passwords(broker.port))
+        for mechanism in MECHANISMS:
+            for password in (token if mechanism == OAUTHBEARER else "right", "wrong"):
+                security = Security(user="me", password=password, mechanism=mechanism)
+                settings = Settings(Address("127.0.0.1", broker.sasl_port), security, records=100, create=True)
+                load = Load(parse('[[topics]]\nname = "t"', "w"))
+                if password == "wrong":
+                    with pytest.raises(UsageError, match="refuses the user me"):
+                        run_load(load, settings)
+                else:
+                    assert run_load(load, settings).sent.records == 100
