@@ -260,8 +260,8 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
         *,
         tls: bool,
         tls_ca: Any,
-        tls_cert: Any,
-        tls_key: Any,
+        client_cert: Any,
+        client_key: Any,
         user: str | None,
         mechanism: str,
         plain: Any,
@@ -270,11 +270,11 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         from kfuzz.client.address import Security
 
-        if tls_key and not tls_cert:
-            raise UsageError("--tls-key is the key of a certificate; add --tls-cert")
+        if client_key and not client_cert:
+            raise UsageError("--client-key is the key of a certificate; add --client-cert")
         # The token says who logs in.
         user = user or (mechanism if mechanism == OAUTHBEARER else None)
-        files = [one and str(one) for one in (tls_ca, tls_cert, tls_key)]
+        files = [one and str(one) for one in (tls_ca, client_cert, client_key)]
         tls = tls or any(files)
         security = Security(tls, files[0], user, password, plain, mechanism, *files[1:])
         return command(security=security, **others)
@@ -282,8 +282,8 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
     return together(
         click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
         click.option("--tls-ca", type=PATH, help="A file of certificates to trust, instead of the system's."),
-        click.option("--tls-cert", type=PATH, help="A file of certificates that says who you are."),
-        click.option("--tls-key", type=PATH, help="Its key.  [default: in the same file]"),
+        click.option("--client-cert", type=PATH, help="A file of certificates that says who you are."),
+        click.option("--client-key", type=PATH, help="Its key.  [default: in the same file]"),
         click.option("--user", help="Log in by SASL; the password is taken from KFUZZ_PASSWORD."),
         click.option(
             "--sasl",

@@ -31,7 +31,7 @@ def client_context(ca: str | None, certificate: str | None = None, key: str | No
     # In TLS 1.2, the peer could otherwise begin a new handshake at any time, and sending would have to wait for it.
     context.options |= ssl.OP_NO_RENEGOTIATION
     if certificate is not None:
-        _show(context, certificate, key)
+        _show(context, certificate, key, "--client")
     return context
 
 
@@ -53,18 +53,18 @@ def server_context(certificate: str | Path, key: str | Path | None) -> ssl.SSLCo
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    _show(context, certificate, key)
+    _show(context, certificate, key, "--tls")
     return context
 
 
-def _show(context: ssl.SSLContext, certificate: str | Path, key: str | Path | None) -> None:
-    """Use a certificate and its key. ``UsageError`` if they cannot be used."""
+def _show(context: ssl.SSLContext, certificate: str | Path, key: str | Path | None, options: str) -> None:
+    """Use a certificate and its key. ``UsageError`` if they cannot be used; ``options`` begins the options for them."""
     key = certificate if key is None else key
     pem = {one: read_small(one, bytes_max=CERTIFICATES_BYTES_MAX, follow=True) for one in (certificate, key)}
     if b"-----BEGIN CERTIFICATE-----" not in pem[certificate]:
-        raise UsageError(f"{certificate} has no certificate in PEM form; name another file with --tls-cert")
+        raise UsageError(f"{certificate} has no certificate in PEM form; name another file with {options}-cert")
     if b"PRIVATE KEY-----" not in pem[key]:
-        raise UsageError(f"{key} has no private key in PEM form; name its file with --tls-key")
+        raise UsageError(f"{key} has no private key in PEM form; name its file with {options}-key")
     try:
         # Without a password, OpenSSL would ask at the terminal.
         context.load_cert_chain(certificate, key, password=lambda: "")

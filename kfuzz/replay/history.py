@@ -85,7 +85,7 @@ class Reader:
 
     async def run(self, ended: asyncio.Event) -> None:
         """Read until the end that the partition has after ``ended``. ``BrokerError`` if it cannot be read."""
-        quiet_since, top, back = 0.0, self.at, 0
+        quiet_since, top, back, goal = 0.0, self.at, 0, -1
         while True:
             last = ended.is_set()
             try:
@@ -102,14 +102,14 @@ class Reader:
                 self.level.went_back += max(0, self.at - end - back)
                 back = max(back, self.at - end)
                 self.at = end
+                answer["records"] = None
+            goal = answer["highWatermark"] if last and goal < 0 else goal
             now = time.monotonic()
             self._take(answer, now)
-            # A broker that goes back again and again makes no progress.
-            if self.at > top or not last:
+            # A broker that goes back again and again makes no progress, and others may never cease to write.
+            if not last or top < self.at < goal:
                 quiet_since = now
-                continue
-            at_end = not answer["records"] and self.at >= answer["highWatermark"]
-            if now > quiet_since + QUIET_S or (at_end and not any(self._unread())):
+            elif now > quiet_since + QUIET_S or (self.at >= goal and not any(self._unread())):
                 return
 
     def _take(self, answer: Any, now: float) -> None:
