@@ -75,6 +75,8 @@ class Cluster:
         # Set by :meth:`end`.
         self.ended = asyncio.Event()
         self._expiry: asyncio.Task[None] | None = None
+        # The error after which a request was repeated the last time, for a sentence.
+        self.trouble = ""
 
     async def open(self) -> None:
         """Connect to the first broker that can be reached; ``UsageError`` if none can."""
@@ -198,6 +200,7 @@ class Cluster:
             attempt += 1
             if code not in RETRIABLE or attempt > self.settings.retries:
                 raise BrokerError(what, code, message)
+            self.trouble = f"; the last answer was {what}: {error_name(code)}"
             await asyncio.sleep(backoff_s(attempt))
 
     # -- topics and leaders
@@ -224,8 +227,8 @@ class Cluster:
         for name, count in wanted.items():
             if found[name] < count:
                 raise UsageError(
-                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and the log needs "
-                    f"{count}; add partitions, or send to another topic with --topic"
+                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and "
+                    f"{count} are needed; add partitions, or send to another topic with --topic"
                 )
 
     async def create(self, wanted: Mapping[str, tuple[int, Mapping[str, str]]]) -> list[str]:
