@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,9 @@ import click
 
 from kfuzz.cli import options, replay
 from kfuzz.cli.console import PATH, Group, Place, echo_json, progress, say
+from kfuzz.client.address import Access, Address, Security
+from kfuzz.client.cluster import ClusterFailed, asked
+from kfuzz.client.protocol import BrokerError, ConnectionLost
 from kfuzz.corpora import generation, installation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
@@ -21,7 +25,7 @@ from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.storage import LocalTarget, Target
-from kfuzz.units import date, show_size
+from kfuzz.units import counted, date, show_size
 
 if TYPE_CHECKING:
     from kfuzz.corpora.statistics import Check
@@ -178,8 +182,10 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
         elif name not in ("topics", "partitions"):
             click.echo(f"{name.replace('_', ' ')}: {value}")
     for topic in report["topics"]:
+        count, each = topic["partitions"], topic["offsets_per_partition"]
+        most = "" if topic["offsets"] == count * each else "up to "
         click.echo(
-            f"topic {topic['name']}: {topic['partitions']} partitions of {topic['offsets_per_partition']} offsets in "
+            f"topic {topic['name']}: {count} partitions of {most}{each} offsets in "
             f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B per offset"
         )
         first, last = (date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
@@ -189,7 +195,8 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
 @command.command()
 @click.argument("directory", type=PATH)
 @click.option("--log-dir", type=PATH, help="A directory of log.dirs of a broker that is stopped.")
-@click.option("--topic-script", is_flag=True, help="Only print the script that creates the topics.")
+@options.bootstrap("; without --log-dir, the topics are created there and no file is touched")
+@options.connection
 @click.option(
     "--link/--copy", help="Link the logs of full segments instead of copying them. Nothing may delete records then."
 )
@@ -199,7 +206,8 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
 def install(
     directory: Path,
     log_dir: Path | None,
-    topic_script: bool,
+    bootstrap: Address | None,
+    security: Security,
     link: bool,
     present_only: bool,
     dry_run: bool,
@@ -207,25 +215,27 @@ def install(
 ) -> None:
     """Put the corpus in DIRECTORY into the log directory of a stopped broker.
 
-    The topics must exist there. First create them with the script that --topic-script prints, then stop the broker,
-    install, and start it again.
+    The topics must exist there. First create them with --bootstrap, then stop the broker, install, and start it again.
 
     \b
     Examples:
-      kfuzz corpus install out/corpus --topic-script > create-topics.sh
-      sh create-topics.sh localhost:9092
+      kfuzz corpus install out/corpus --bootstrap 127.0.0.1:9092
       kfuzz corpus install out/corpus --log-dir /var/lib/kafka/data
     """
-    if topic_script == (log_dir is not None):
-        raise click.UsageError("give either --log-dir, or --topic-script to print the script that creates the topics")
+    if (bootstrap is None) == (log_dir is None):
+        raise click.UsageError("give either --bootstrap to create the topics, or --log-dir to install their records")
     corpus = installation.open_finished(directory)
-    if topic_script:
+    if log_dir is None:
+        assert bootstrap
+        topics = installation.topic_settings(corpus)
+        existing = [] if dry_run else _create(topics, Access(bootstrap, security, replication=1))
         if as_json:
-            echo_json({"topics": [asdict(topic) for topic in installation.topic_settings(corpus)]})
+            echo_json({"topics": [asdict(topic) for topic in topics], "existing": existing, "dry_run": dry_run})
         else:
-            click.echo(installation.topic_script(corpus), nl=False)
+            verb = "would create" if dry_run else "created"
+            say(f"{bootstrap}: {verb} {counted(len(topics) - len(existing), 'topic')}")
+            say(*(f"note: topic {name} existed already, and keeps its settings" for name in existing))
         return
-    assert log_dir is not None
     with progress("partitions", len(corpus.plan.directories()), quiet=as_json or dry_run) as set_done:
         done = installation.install(
             corpus, log_dir, link=link, present_only=present_only, dry_run=dry_run, set_done=set_done
@@ -282,6 +292,15 @@ def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
 command.add_command(replay.command)
 
 
+def _create(topics: list[installation.TopicSettings], access: Access) -> list[str]:
+    """Create the topics in as few requests as a broker allows; the names of those that existed."""
+    wanted = {one.name: (one.partitions, one.config) for one in topics}
+    try:
+        return sorted(asyncio.run(asked(access, lambda cluster: cluster.create(wanted))))
+    except (BrokerError, ConnectionLost, ClusterFailed) as error:
+        raise UsageError(f"{access.bootstrap}: {error}") from None
+
+
 def _predicted(workload: Workload, name: str) -> dict[str, Any]:
     Plan(workload, name)
     resolved = resolve(workload, name=name)
@@ -318,6 +337,7 @@ def _described(workload: Workload, name: str) -> dict[str, Any]:
             {
                 "name": planned.topic.name,
                 "partitions": planned.topic.partitions,
+                "offsets": sum(planned.counts),
                 "offsets_per_partition": planned.offsets_per_partition,
                 "segments_per_partition": planned.segments_per_partition,
                 "bytes_per_offset": round(offset_bytes_mean(planned.topic), 1),

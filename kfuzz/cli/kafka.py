@@ -7,18 +7,10 @@ from typing import Any
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Group, Word, echo_json, say
+from kfuzz.cli.console import Group, echo_json, say
 from kfuzz.client.address import PORT_MAX
 from kfuzz.conformance.broker import lasting
-from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and text.isprintable()):
-        raise UsageError(f"{text!r} is no setting; give NAME=VALUE, such as log.retention.ms=-1")
-    return name, value
 
 
 @click.group(cls=Group)
@@ -34,15 +26,8 @@ def command() -> None:
 
 @command.command()
 @click.option("--port", type=click.IntRange(0, PORT_MAX), default=0, help="The port; any free one if it is not given.")
-@click.option(
-    "--set",
-    "settings",
-    type=Word("name=value", _setting),
-    multiple=True,
-    help="A setting of the broker, by Kafka's name; may be repeated.",
-)
 @options.as_json
-def start(port: int, settings: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def start(port: int, as_json: bool) -> None:
     """Start a broker that stays after this command, and print its address and where Kafka's scripts are.
 
     It needs Java and Maven, and a checkout of kfuzz. It listens only on 127.0.0.1. It keeps its topics until `kfuzz
@@ -51,9 +36,9 @@ def start(port: int, settings: tuple[tuple[str, str], ...], as_json: bool) -> No
     \b
     Examples:
       kfuzz kafka start
-      kfuzz kafka start --port 9092 --set log.retention.ms=-1 --json
+      kfuzz kafka start --port 9092 --json
     """
-    found, is_new = lasting.start(port, dict(settings))
+    found, is_new = lasting.start(port)
     home = lasting.home()
     places: dict[str, Any] = {"scripts": home / "bin", "log_dir": home / "data", "log": home / "broker.log"}
     if as_json:

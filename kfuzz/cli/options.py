@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from kfuzz.cli.completion import complete_globs, complete_targets, complete_testees
 from kfuzz.cli.console import PATH, Word, complain
 from kfuzz.client.address import PORT_MAX, Address
+from kfuzz.client.sasl import MECHANISMS, OAUTHBEARER
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
 from kfuzz.units import parse_duration, parse_size
@@ -255,16 +256,43 @@ def connection(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a verb that connects to a broker: encryption, and who logs in. The verb gets ``security``."""
 
     @functools.wraps(command)
-    def with_security(*, tls: bool, tls_ca: Any, user: str | None, plain: Any, password: str, **others: Any) -> Any:
+    def with_security(
+        *,
+        tls: bool,
+        tls_ca: Any,
+        client_cert: Any,
+        client_key: Any,
+        user: str | None,
+        mechanism: str,
+        plain: Any,
+        password: str,
+        **others: Any,
+    ) -> Any:
         from kfuzz.client.address import Security
 
-        security = Security(tls or tls_ca is not None, tls_ca and str(tls_ca), user, password, plain)
+        if client_key and not client_cert:
+            raise UsageError("--client-key is the key of a certificate; add --client-cert")
+        # The token says who logs in.
+        user = user or (mechanism if mechanism == OAUTHBEARER else None)
+        files = [one and str(one) for one in (tls_ca, client_cert, client_key)]
+        tls = tls or any(files)
+        security = Security(tls, files[0], user, password, plain, mechanism, *files[1:])
         return command(security=security, **others)
 
     return together(
         click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
         click.option("--tls-ca", type=PATH, help="A file of certificates to trust, instead of the system's."),
-        click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD."),
+        click.option("--client-cert", type=PATH, help="A file of certificates that says who you are."),
+        click.option("--client-key", type=PATH, help="Its key.  [default: in the same file]"),
+        click.option("--user", help="Log in by SASL; the password is taken from KFUZZ_PASSWORD."),
+        click.option(
+            "--sasl",
+            "mechanism",
+            type=click.Choice(MECHANISMS),
+            default=MECHANISMS[0],
+            show_default=True,
+            help="How to log in. For OAUTHBEARER, the token is taken from KFUZZ_PASSWORD.",
+        ),
         click.option(
             "--allow-plain",
             "plain",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Word, progress
-from kfuzz.cli.sending import sending_options, tell
-from kfuzz.replay import Settings, find_parts, parse_speed, replay
+from kfuzz.cli.sending import sending_options
+from kfuzz.replay import Report, Settings, find_parts, parse_speed, replay
 
 MB = 1_000_000
 
@@ -22,14 +20,8 @@ MB = 1_000_000
 @click.option("--loop", is_flag=True, help="Send the log again and again, until --duration or --records ends it.")
 @click.option("--convert", is_flag=True, help="Rewrite batches that a broker refuses: gaps, old formats, …")
 @options.limits
-@sending_options("the replay", retries=10, reconnects=20, transactional_id="kfuzz-replay")
-def command(
-    directory: Path,
-    topics: str,
-    make: Callable[..., Settings],
-    as_json: bool,
-    **others: Any,
-) -> int:
+@sending_options("the replay", "directory", retries=10, reconnects=20, transactional_id="kfuzz-replay")
+def command(directory: Path, topics: str, settings: Settings, quiet: bool) -> tuple[Report, str]:
     """Send the batches of a corpus, or of any Kafka log directory, to a broker.
 
     Batches are sent as they are, each partition in its order. Transactions are committed and aborted as in the log.
@@ -42,9 +34,8 @@ def command(
       kfuzz corpus replay out/corpus --bootstrap 127.0.0.1:9092 --rate 20MB/s --duration 5m --loop
       kfuzz corpus replay /var/lib/kafka/data/orders-0 --bootstrap 127.0.0.1:9092 --topic orders=copy --speed 10x
     """
-    settings = make(**others)
     parts = find_parts(directory, topics=topics)
     total = None if settings.loop else -(-sum(part.size for part in parts) // MB)
-    with progress("replaying, MB", total, quiet=as_json) as set_done:
+    with progress("replaying, MB", total, quiet=quiet) as set_done:
         report = replay(parts, settings, set_done=lambda done: set_done(done // MB))
-    return tell(report, "directory", str(directory), settings, as_json=as_json)
+    return report, str(directory)

@@ -63,9 +63,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to connect. With a ``user``, SASL/PLAIN is used. ``ca`` is a file of trusted certificates.
+    """How to connect. With a ``user``, SASL is used. ``ca`` is a file of trusted certificates.
 
-    SASL/PLAIN sends the password as it is. So without ``tls`` it goes only to this machine, and to ``plain_hosts``.
+    PLAIN and OAUTHBEARER send the password, or the token in its place, as it is. So without ``tls`` it goes only to
+    this machine, and to ``plain_hosts``. ``certificate`` and ``key`` are files with which the client shows who it is.
     """
 
     tls: bool = False
@@ -73,6 +74,9 @@ class Security:
     user: str | None = None
     password: str = field(default="", repr=False)
     plain_hosts: tuple[str, ...] = ()
+    mechanism: str = "PLAIN"
+    certificate: str | None = None
+    key: str | None = None
 
 
 # A connection without encryption and user.

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Access, Address
@@ -16,6 +16,7 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.messages.codec import Message
 from kfuzz.text import foreign_text
 
+Answer = TypeVar("Answer")
 BACKOFF_S: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 EXPIRE_S: Final = 0.5
@@ -26,6 +27,8 @@ BOOTSTRAP: Final = -1
 TRANSACTION: Final = 1
 # The number of topics among the things that have settings.
 TOPIC: Final = 2
+# The most that a controller creates by one request: topics, settings and partitions are a record each.
+CREATED_MAX: Final = 10_000
 # More brokers than any cluster has. Each of them may be tried.
 BROKERS_MAX: Final = 10_000
 # How many topics a sentence names.
@@ -72,6 +75,8 @@ class Cluster:
         # Set by :meth:`end`.
         self.ended = asyncio.Event()
         self._expiry: asyncio.Task[None] | None = None
+        # The error after which a request was repeated the last time, for a sentence.
+        self.trouble = ""
 
     async def open(self) -> None:
         """Connect to the first broker that can be reached; ``UsageError`` if none can."""
@@ -195,6 +200,7 @@ class Cluster:
             attempt += 1
             if code not in RETRIABLE or attempt > self.settings.retries:
                 raise BrokerError(what, code, message)
+            self.trouble = f"; the last answer was {what}: {error_name(code)}"
             await asyncio.sleep(backoff_s(attempt))
 
     # -- topics and leaders
@@ -208,7 +214,7 @@ class Cluster:
         missing = [name for name in wanted if found.get(name, 0) == 0]
         if missing and self.settings.create:
             try:
-                await self.create({name: wanted[name] for name in missing}, KEPT)
+                await self.create({name: (wanted[name], KEPT) for name in missing})
             except BrokerError as error:
                 raise UsageError(f"{error}; create them yourself") from None
             found = await self._refresh(wanted)
@@ -221,39 +227,43 @@ class Cluster:
         for name, count in wanted.items():
             if found[name] < count:
                 raise UsageError(
-                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and the log needs "
-                    f"{count}; add partitions, or send to another topic with --topic"
+                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and "
+                    f"{count} are needed; add partitions, or send to another topic with --topic"
                 )
 
-    async def create(self, wanted: Mapping[str, int], configs: Mapping[str, str]) -> None:
-        """Create topics with so many partitions, and wait a moment until these have leaders.
+    async def create(self, wanted: Mapping[str, tuple[int, Mapping[str, str]]]) -> list[str]:
+        """Create topics with so many partitions and these settings, and wait a moment until they have leaders.
 
-        A topic that exists already stays as it is. ``BrokerError`` if the broker refuses.
+        A topic that exists already stays as it is; returns the names of these. ``BrokerError`` if the broker refuses.
         """
-        topics = [
-            {
-                "name": name,
-                "numPartitions": count,
-                "replicationFactor": self.settings.replication,
-                "configs": [{"name": key, "value": value} for key, value in configs.items()],
-            }
-            for name, count in wanted.items()
-        ]
+        requests: list[list[Message]] = []
+        left = 0
+        for name, (count, configs) in wanted.items():
+            if (cost := 1 + count + len(configs)) > left:
+                requests.append([])
+                left = CREATED_MAX
+            left -= cost
+            settings = [{"name": key, "value": value} for key, value in configs.items()]
+            replicas = {"numPartitions": count, "replicationFactor": self.settings.replication}
+            requests[-1].append({"name": name, **replicas, "configs": settings})
+        existing: list[str] = []
 
-        async def ask() -> Message:
+        async def ask(topics: list[Message]) -> Message:
             answer = await self._ask_any("CreateTopics", {"topics": topics, "timeoutMs": self.settings.timeout_ms})
             # Somebody else may have been faster.
-            answer["topics"] = [
-                one for one in answer["topics"] if one["errorCode"] != ERROR_CODES["TOPIC_ALREADY_EXISTS"]
-            ]
+            known = [one for one in answer["topics"] if one["errorCode"] == ERROR_CODES["TOPIC_ALREADY_EXISTS"]]
+            existing.extend(one["name"] for one in known)
+            answer["topics"] = [one for one in answer["topics"] if one not in known]
             return answer
 
-        await self.until_done("the topics cannot be created", ask)
+        for topics in requests:
+            await self.until_done("the topics cannot be created", partial(ask, topics))
         for attempt in range(1, self.settings.retries + 2):
             await self._refresh(wanted)
-            if all((name, at) in self._leaders for name, count in wanted.items() for at in range(count)):
+            if all((name, at) in self._leaders for name, (count, _) in wanted.items() for at in range(count)):
                 break
             await asyncio.sleep(backoff_s(attempt))
+        return existing
 
     async def delete(self, names: Iterable[str]) -> None:
         """Delete topics, once. ``ConnectionLost``, ``BrokerError`` or ``UsageError`` if that cannot be done."""
@@ -293,6 +303,7 @@ class Cluster:
         for one in answer["brokers"]:
             self._learn(one["nodeId"], one["host"], one["port"])
         found: dict[str, int] = {}
+        leaders: dict[tuple[str, int], int] = {}
         for topic in answer["topics"]:
             # Nobody has asked for another one, or for one twice.
             if (name := topic["name"]) in found or (names is not None and name not in names):
@@ -300,12 +311,10 @@ class Cluster:
             if topic["errorCode"] and topic["errorCode"] not in RETRIABLE:
                 raise UsageError(f"topic {name}: {error_name(topic['errorCode'])}; check the name and the permissions")
             found[name] = len(topic["partitions"])
-            if not topic["partitions"]:
-                continue
-            self._leaders = {place: leader for place, leader in self._leaders.items() if place[0] != name}
             for partition in topic["partitions"]:
                 if partition["leaderId"] in self._addresses and partition["leaderId"] >= 0:
-                    self._leaders[name, partition["partitionIndex"]] = partition["leaderId"]
+                    leaders[name, partition["partitionIndex"]] = partition["leaderId"]
+        self._leaders = {one: at for one, at in self._leaders.items() if not found.get(one[0])} | leaders
         self.generation += 1
         return found
 
@@ -383,6 +392,16 @@ class Cluster:
             self._learn(answer["nodeId"], answer["host"], answer["port"])
             self._coordinators[id] = answer["nodeId"]
         return self._coordinators[id]
+
+
+async def asked(settings: Access, ask: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+    """The answer of ``ask``, over connections that are closed at its end."""
+    cluster = Cluster(settings, lambda: None)
+    try:
+        await cluster.open()
+        return await ask(cluster)
+    finally:
+        await cluster.close()
 
 
 def _named(names: Sequence[str]) -> str:

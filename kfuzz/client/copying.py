@@ -15,6 +15,7 @@ from kfuzz.client.address import Access
 from kfuzz.client.cluster import CONTROL, Cluster
 from kfuzz.errors import UsageError
 from kfuzz.files import writing
+from kfuzz.kafka import ISOLATIONS, Isolation
 from kfuzz.logs.segments import matches
 from kfuzz.logs.stored import last_offset
 from kfuzz.messages.codec import Message
@@ -67,7 +68,7 @@ class Live:
                 raise UsageError(f"no topic of {self.access.bootstrap} matches {self.topics!r}; there are {known}")
             for topic, number in [(name, number) for name in chosen for number in range(found[name])]:
                 (place := folder / f"{topic}-{number}").mkdir()
-                async for written in _Partition(cluster, topic, number).copied(place, self):
+                async for written in _Copied(cluster, topic, number).copied(place, self):
                     if isinstance(written, str):
                         sentences.append(f"{topic}-{number}: {written}")
                     else:
@@ -78,24 +79,60 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class _Partition:
+class PartitionReader:
+    """Asks the leader of a partition, as often as the settings allow. ``connection`` is the number of the connection.
+
+    Raises ``BrokerError`` for an error that stays.
+    """
+
     cluster: Cluster
     topic: str
     number: int
+    connection: int = CONTROL
 
+    async def offset(self, timestamp: int) -> int:
+        """The first offset from a time (ms) on; also of LATEST_MS and EARLIEST_MS."""
+        partition = {"partitionIndex": self.number, "timestamp": timestamp}
+        asked = {"replicaId": -1, "topics": [{"name": self.topic, "partitions": [partition]}]}
+        return int((await self._asked("ListOffsets", asked))["topics"][0]["partitions"][0]["offset"])
+
+    async def fetched(self, offset: int, bytes_max: int, isolation: Isolation = "read_uncommitted") -> Any:
+        """The partition's part of the answer to Fetch."""
+        partition = {"partition": self.number, "fetchOffset": offset, "partitionMaxBytes": bytes_max}
+        topics = [{"topic": self.topic, "partitions": [partition]}]
+        asked = {"maxWaitMs": WAIT_MS, "minBytes": 1, "maxBytes": bytes_max, "sessionEpoch": -1, "topics": topics}
+        asked["isolationLevel"] = ISOLATIONS.index(isolation)
+        return (await self._asked("Fetch", asked))["responses"][0]["partitions"][0]
+
+    async def _asked(self, api: str, values: Message) -> Any:
+        """The answer of the leader, after as many attempts as the settings allow."""
+        moves: list[bool] = []
+
+        async def ask() -> Message:
+            if moves:
+                await self.cluster.refresh_leaders(self.topic, self.cluster.generation)
+            if (link := await self.cluster.leader(self.topic, self.number, self.connection)) is None:
+                return {"errorCode": ERROR_CODES["LEADER_NOT_AVAILABLE"]}
+            return await link.call(api, values, VERSION_MAX[api])
+
+        what = f"{self.topic}-{self.number}: {api}"
+        return await self.cluster.until_done(what, ask, lambda: moves.append(True))
+
+
+class _Copied(PartitionReader):
     async def copied(self, folder: Path, wanted: Live) -> AsyncIterator[int | str]:
         """Write the segment. Yields how many bytes were written, after each piece, and a sentence about what is not."""
         first = wanted.first
-        start, end = await self._offset(EARLIEST_MS), await self._offset(LATEST_MS)
+        start, end = await self.offset(EARLIEST_MS), await self.offset(LATEST_MS)
         if isinstance(first, datetime):
-            found = await self._offset(round(first.timestamp() * 1000))
+            found = await self.offset(round(first.timestamp() * 1000))
             first = end if found < 0 else found
         at = start = max(start, first or 0)
         left = min(wanted.bytes_max, SEGMENT_BYTES)
         # A broker sends whole batches: the first one may begin before the offset.
         with open(folder / f"{at:020d}.log", "xb") as file:
             while at < end and left > 0:
-                data = memoryview(await self._fetched(at, min(left, FETCH_BYTES)))
+                data = memoryview((await self.fetched(at, min(left, FETCH_BYTES)))["records"] or b"")
                 whole = list(frames(data)) if data else []
                 if not whole:
                     file.write(data)
@@ -108,28 +145,3 @@ class _Partition:
                 yield size
         if at < end:
             yield f"only offsets {start} to {at - 1} of {end - 1} were read; give more --bytes, or --from"
-
-    async def _offset(self, timestamp: int) -> int:
-        partition = {"partitionIndex": self.number, "timestamp": timestamp}
-        asked = {"replicaId": -1, "topics": [{"name": self.topic, "partitions": [partition]}]}
-        return int((await self._asked("ListOffsets", asked))["topics"][0]["partitions"][0]["offset"])
-
-    async def _fetched(self, offset: int, bytes_max: int) -> bytes:
-        partition = {"partition": self.number, "fetchOffset": offset, "partitionMaxBytes": bytes_max}
-        topics = [{"topic": self.topic, "partitions": [partition]}]
-        asked = {"maxWaitMs": WAIT_MS, "minBytes": 1, "maxBytes": bytes_max, "sessionEpoch": -1, "topics": topics}
-        return (await self._asked("Fetch", asked))["responses"][0]["partitions"][0]["records"] or b""
-
-    async def _asked(self, api: str, values: Message) -> Any:
-        """The answer of the leader, after as many attempts as the settings allow."""
-        moves: list[bool] = []
-
-        async def ask() -> Message:
-            if moves:
-                await self.cluster.refresh_leaders(self.topic, self.cluster.generation)
-            if (link := await self.cluster.leader(self.topic, self.number, CONTROL)) is None:
-                return {"errorCode": ERROR_CODES["LEADER_NOT_AVAILABLE"]}
-            return await link.call(api, values, VERSION_MAX[api])
-
-        what = f"{self.topic}-{self.number}: {api}"
-        return await self.cluster.until_done(what, ask, lambda: moves.append(True))

@@ -7,6 +7,7 @@ once; here a request is a list of buffers, and ``sendmsg`` sends them from where
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import ssl
@@ -32,6 +33,7 @@ from kfuzz.client.protocol import (
     response,
     spoken,
 )
+from kfuzz.client.sasl import CLEAR, dialogue
 from kfuzz.client.tls import client_context, secured, set_once, why
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.messages.catalogues import catalogue
@@ -50,7 +52,6 @@ BUFFERS_MAX: Final = 128
 RECEIVE_BYTES: Final = 64 << 10
 MUTED_S_MAX: Final = 0.25
 CORRELATION_MASK: Final = 0x7FFFFFFF
-SASL: Final = "PLAIN"
 # How many of the offered mechanisms are named.
 OFFERS_MAX: Final = 10
 
@@ -165,7 +166,8 @@ class Link:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = plain
         if self.security.tls:
-            context = self._context or client_context(self.security.ca)
+            security = self.security
+            context = self._context or client_context(security.ca, security.certificate, security.key)
             # If this fails, it closes the socket.
             self._socket = None
             self._socket = await secured(plain, context, self.address.host)
@@ -174,7 +176,9 @@ class Link:
     def _permitted(self, address: Address, hosts: Sequence[str]) -> None:
         self._permit(address, hosts)
         security = self.security
-        if security.user is None or security.tls or address.host.lower() in map(str.lower, security.plain_hosts):
+        if security.user is None or security.tls or security.mechanism not in CLEAR:
+            return
+        if address.host.lower() in map(str.lower, security.plain_hosts):
             return
         if not are_of_this_machine(hosts):
             raise UsageError(
@@ -196,16 +200,20 @@ class Link:
             return
 
     async def _log_in(self, user: str) -> None:
-        said = await self.call("SaslHandshake", {"mechanism": SASL})
+        mechanism = self.security.mechanism
+        said = await self.call("SaslHandshake", {"mechanism": mechanism})
         if said["errorCode"]:
             offered = foreign_text(", ".join(said["mechanisms"][:OFFERS_MAX])) or "none"
-            raise UsageError(f"{self.address} does not offer SASL/{SASL}, which --user needs; it offers {offered}")
-        # Python keeps the bytes of a word that is not UTF-8 as surrogates.
-        words = f"\0{user}\0{self.security.password}".encode("utf-8", "surrogateescape")
-        said = await self.call("SaslAuthenticate", {"authBytes": words})
-        if said["errorCode"]:
-            why_not = foreign_text(said["errorMessage"] or error_name(said["errorCode"]))
-            raise UsageError(f"{self.address} refuses the user {user}: {why_not}; check the password")
+            raise UsageError(f"{self.address} does not offer SASL/{mechanism}, which --user needs; it offers {offered}")
+        talk = dialogue(mechanism, user, self.security.password)
+        with contextlib.suppress(StopIteration):
+            words = next(talk)
+            while True:
+                said = await self.call("SaslAuthenticate", {"authBytes": words})
+                if said["errorCode"]:
+                    why_not = foreign_text(said["errorMessage"] or error_name(said["errorCode"]))
+                    raise UsageError(f"{self.address} refuses the user {user}: {why_not}; check the password")
+                words = talk.send(said["authBytes"])
 
     # -- requests
 

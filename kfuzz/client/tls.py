@@ -19,14 +19,19 @@ CERTIFICATES_BYTES_MAX: Final = 16 << 20
 NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG"})
 
 
-def client_context(ca: str | None) -> ssl.SSLContext:
-    """How to connect: trust the certificates in the file ``ca``, or the system's. ``UsageError`` if it has none."""
+def client_context(ca: str | None, certificate: str | None = None, key: str | None = None) -> ssl.SSLContext:
+    """How to connect: trust the certificates in the file ``ca``, or the system's. ``UsageError`` if it has none.
+
+    ``certificate`` and ``key`` are as for :func:`server_context`.
+    """
     try:
         context = ssl.create_default_context(cadata=_certificates(ca))
     except OSError as error:
         raise UsageError(f"{ca} is not a file of certificates: {why(error)}") from None
     # In TLS 1.2, the peer could otherwise begin a new handshake at any time, and sending would have to wait for it.
     context.options |= ssl.OP_NO_RENEGOTIATION
+    if certificate is not None:
+        _show(context, certificate, key, "--client")
     return context
 
 
@@ -46,14 +51,20 @@ def server_context(certificate: str | Path, key: str | Path | None) -> ssl.SSLCo
 
     Without ``key``, the key is in the file of the certificate. ``UsageError`` if they cannot be used.
     """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _show(context, certificate, key, "--tls")
+    return context
+
+
+def _show(context: ssl.SSLContext, certificate: str | Path, key: str | Path | None, options: str) -> None:
+    """Use a certificate and its key. ``UsageError`` if they cannot be used; ``options`` begins the options for them."""
     key = certificate if key is None else key
     pem = {one: read_small(one, bytes_max=CERTIFICATES_BYTES_MAX, follow=True) for one in (certificate, key)}
     if b"-----BEGIN CERTIFICATE-----" not in pem[certificate]:
-        raise UsageError(f"{certificate} has no certificate in PEM form; name another file with --tls-cert")
+        raise UsageError(f"{certificate} has no certificate in PEM form; name another file with {options}-cert")
     if b"PRIVATE KEY-----" not in pem[key]:
-        raise UsageError(f"{key} has no private key in PEM form; name its file with --tls-key")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.options |= ssl.OP_NO_RENEGOTIATION
+        raise UsageError(f"{key} has no private key in PEM form; name its file with {options}-key")
     try:
         # Without a password, OpenSSL would ask at the terminal.
         context.load_cert_chain(certificate, key, password=lambda: "")
@@ -64,7 +75,6 @@ def server_context(certificate: str | Path, key: str | Path | None) -> ssl.SSLCo
         raise UsageError(f"the key in {key} cannot be used with {certificate}: {reason}") from None
     except OSError as error:
         raise UsageError(f"{certificate} or {key} cannot be read: {why(error)}") from None
-    return context
 
 
 async def secured(plain: socket.socket, context: ssl.SSLContext, host: str | None = None) -> ssl.SSLSocket:

@@ -154,7 +154,7 @@ def segment_ids(
             continue
         first = 0 if low is None else max(0, low // topic.offsets_per_segment)
         for number in topic.partitions:
-            begin, last = topic.first_id_of(number), topic.segments(number) - 1
+            begin, last = topic.first_ids[number], topic.segments(number) - 1
             last = last if high is None else min(last, high // topic.offsets_per_segment)
             if first <= last and partitions(topic.topic.name, number):
                 yield range(begin + first, begin + last + 1)

@@ -22,6 +22,7 @@ from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, succes
 from kfuzz.corpora.locks import Lock, is_lock, owned
 from kfuzz.corpora.manifest import Manifest, Row, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan, decided
+from kfuzz.corpora.prediction import predict
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify_segment
@@ -362,12 +363,13 @@ def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:
 def _check_room(target: Target, workload: Workload, there: int = 0) -> None:
     """Refuse a corpus that does not fit on the disk, before hours of work. ``there`` are the bytes that it has already.
 
-    A compressed corpus is not checked, because its size is not known in advance.
+    The size of a compressed corpus is predicted, from samples.
     """
-    compressed = any(name != "none" for topic in workload.topics for name, _ in topic.batches.codecs)
-    free = target.free_bytes()
-    if not compressed and free is not None and workload.size - there > free:
-        needed = show_size(workload.size - there) + (" more" if there else "")
+    free, needed_bytes = target.free_bytes(), workload.size - there
+    if free is not None and needed_bytes > free and any(topic.compressing_codecs for topic in workload.topics):
+        needed_bytes = needed_bytes * predict(Plan(workload)).compressed_bytes // workload.size
+    if free is not None and needed_bytes > free:
+        needed = show_size(needed_bytes) + (" more" if there else "")
         raise UsageError(
             f"{target}: the corpus takes {needed}, but {free} B are free there; "
             "lower size or name a directory on another disk"

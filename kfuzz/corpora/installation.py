@@ -10,7 +10,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shlex
 import shutil
 import stat
 import time
@@ -43,6 +42,8 @@ LOCK: Final = ".lock"
 # A name that Kafka does not look at, in the directory where the file belongs.
 STAGED: Final = ".kfuzz-install"
 FIRST_LOG: Final = f"{0:020d}.log"
+# The metadata of a cluster must be there before its first start.
+CLUSTER, CLUSTER_FOLDER = "__cluster_metadata", "__cluster_metadata-0"
 # Kafka's default for segment.index.bytes, and the least that Kafka 4 takes for segment.bytes.
 INDEX_BYTES_DEFAULT: Final = 10 * MIB
 SEGMENT_BYTES_MIN: Final = MIB
@@ -91,6 +92,9 @@ class _Partition:
         """
         yield LEADER_EPOCH_CHECKPOINT, False, None
         names = [(name, row, crc) for row in self.rows for name, crc in row.sums().items()]
+        # Nor has a snapshot of the cluster's metadata.
+        for path in sorted(self.source.glob("*.checkpoint")):
+            yield path.name, False, None
         for name, row, crc in sorted(names, key=lambda one: (one[0].endswith(".log"), one[0])):
             # A broker appends to the last segment, and maps the indexes of all for writing.
             yield name, name.endswith(".log") and row is not self.rows[-1], crc
@@ -108,10 +112,10 @@ class _Partition:
                 continue
             row = ours.get(path.name)
             if row is None or size != row.bytes or _crc_of(path) != row.crc32c:
-                raise UsageError(
-                    f"{self.target} is not a new partition ({path.name} is there); "
-                    "delete the topic, create it again, and stop the broker"
-                )
+                remedy = "delete the topic, create it again, and stop the broker"
+                if self.name == CLUSTER_FOLDER:
+                    remedy = "format a new log directory"
+                raise UsageError(f"{self.target} is not a new partition ({path.name} is there); {remedy}")
             held.add(path.name)
         return held == set(ours) and all((self.target / name).is_file() for name, _, _ in self.files())
 
@@ -146,10 +150,12 @@ def _root(corpus: Corpus) -> Path:
 
 def topic_settings(corpus: Corpus) -> list[TopicSettings]:
     """The topics of ``corpus`` with the settings under which a broker keeps all its records as they are."""
-    workload = corpus.workload
+    workload, largest = corpus.workload, _largest_indexes(corpus)
     settings = []
     for planned in corpus.plan.topics:
         topic = planned.topic
+        if topic.name == CLUSTER:
+            continue
         config = {
             # Even a corpus of a compacted topic must stay as it is.
             "cleanup.policy": "delete",
@@ -159,38 +165,21 @@ def topic_settings(corpus: Corpus) -> list[TopicSettings]:
             "index.interval.bytes": str(workload.index_interval_bytes),
             "message.timestamp.type": "LogAppendTime" if topic.timestamps.type == "log-append" else "CreateTime",
         }
-        largest = _largest_index(corpus, topic.name)
-        if largest > INDEX_BYTES_DEFAULT:
+        if largest.get(topic.name, 0) > INDEX_BYTES_DEFAULT:
             # A broker cuts the indexes of the last segment to this size.
-            config["segment.index.bytes"] = str(largest)
+            config["segment.index.bytes"] = str(largest[topic.name])
         settings.append(TopicSettings(topic.name, topic.partitions, config))
     return settings
 
 
-def _largest_index(corpus: Corpus, topic: str) -> int:
-    rows = [row for row in corpus.rows if row.path.rpartition("/")[0].rpartition("-")[0] == topic]
-    logs = [_root(corpus) / row.path for row in rows]
-    return max(
-        (log.with_suffix(suffix).stat().st_size for log in logs for suffix in (".index", ".timeindex")), default=0
-    )
-
-
-def topic_script(corpus: Corpus) -> str:
-    """A shell script that creates the topics of ``corpus`` with Kafka's own ``kafka-topics.sh``."""
-    lines = [
-        "#!/bin/sh",
-        "# Creates the topics of a corpus, before `kfuzz corpus install`. Argument: the broker's address.",
-        "# A topic that exists keeps its settings.",
-        "set -e",
-        "bootstrap=${1:?give the address of a broker, such as localhost:9092}",
-    ]
-    for topic in topic_settings(corpus):
-        config = "".join(f" \\\n  --config {name}={value}" for name, value in topic.config.items())
-        lines.append(
-            'kafka-topics.sh --bootstrap-server "$bootstrap" --create --if-not-exists \\\n'
-            f"  --topic {shlex.quote(topic.name)} --partitions {topic.partitions} --replication-factor 1{config}"
-        )
-    return "\n".join(lines) + "\n"
+def _largest_indexes(corpus: Corpus) -> dict[str, int]:
+    """The bytes of the largest index of each topic."""
+    largest: dict[str, int] = {}
+    for row in corpus.rows:
+        topic, log = row.path.rpartition("/")[0].rpartition("-")[0], _root(corpus) / row.path
+        sizes = [log.with_suffix(suffix).stat().st_size for suffix in (".index", ".timeindex")]
+        largest[topic] = max(largest.get(topic, 0), *sizes)
+    return largest
 
 
 def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = None) -> list[str]:
@@ -206,7 +195,7 @@ def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = N
         if configs is None:
             found.append(
                 f"timestamps run from {date(first_ms)} to {date(last_ms)}: the topics need retention.ms=-1, as "
-                "`kfuzz corpus install --topic-script` sets it, or the broker deletes what is older than its retention "
+                "`kfuzz corpus install --bootstrap` sets it, or the broker deletes what is older than its retention "
                 "(default: 7 days)"
             )
         if last_ms > now_ms:
@@ -327,13 +316,12 @@ def _unused(log_dir: Path, *, make: bool) -> Iterator[None]:
 def _find_partitions(corpus: Corpus, log_dir: Path, present_only: bool) -> tuple[list[_Partition], list[str]]:
     """The partitions that ``log_dir`` has, and the names of the others."""
     names = corpus.plan.directories()
-    absent = [name for name in names if not (log_dir / name / METADATA_NAME).is_file()]
+    absent = [name for name in names if name != CLUSTER_FOLDER and not (log_dir / name / METADATA_NAME).is_file()]
     if absent and (len(absent) == len(names) or not present_only):
         others = "" if len(absent) == len(names) else ", or add --present-only if other directories hold the rest"
         raise UsageError(
             f"{log_dir} lacks {len(absent)} of the corpus' {len(names)} partitions (first: {absent[0]}); "
-            f"start the broker, run the script of `kfuzz corpus install {corpus.out} --topic-script`, "
-            f"stop the broker{others}"
+            f"start the broker, run `kfuzz corpus install {corpus.out} --bootstrap HOST:PORT`, stop the broker{others}"
         )
     for name in names:
         require_no_link(log_dir, name)
@@ -363,7 +351,7 @@ def _check_place(corpus: Corpus, partitions: list[_Partition], log_dir: Path, co
             + ("" if link else ", or add --link if both are on one file system")
         )
     for one in partitions if link else []:
-        here, there = one.source.stat(), one.target.stat()
+        here, there = one.source.stat(), (one.target if one.target.is_dir() else log_dir).stat()
         if here.st_dev != there.st_dev:
             raise UsageError(f"{corpus.out} and {one.target} are on different file systems; leave out --link")
         if (one.source / Path(one.rows[0].path).name).stat().st_uid != there.st_uid:
@@ -378,6 +366,11 @@ def _install(partitions: list[_Partition], link: bool, set_done: Callable[[int],
     undo: list[Callable[[], object]] = []
     try:
         for done, one in enumerate(partitions):
+            if not one.target.is_dir():
+                with writing(one.target):
+                    one.target.mkdir()
+                    owner = one.target.parent.stat()
+                    os.chown(one.target, owner.st_uid, owner.st_gid)
             for name, is_closed, crc in one.files():
                 _stage(one.source / name, one.target / f".{name}{STAGED}", link and is_closed, crc)
             set_done(done + 1)

@@ -8,7 +8,9 @@ and then one value; nested objects are only parts of those texts.
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,10 +22,12 @@ from kfuzz.errors import UsageError
 from kfuzz.forms import Form, ListOf, Wrong, choice, integer, nearest, shown, table_of
 
 # The steps, as in kfuzz.corpora.json_writer.
-END, COUNTER, NUMBER, CHOICE, PICKED_WORDS, MILLIS, DATE, UUID, KEY, PICK = range(10)
+END, COUNTER, NUMBER, CHOICE, PICKED_WORDS, MILLIS, DATE, UUID, KEY, PICK, TURN = range(11)
 
 # Whole numbers up to here are exact in every JSON reader.
 NUMBER_MAX = (1 << 53) - 1
+PAYLOADS_MAX: Final = 1_000_000
+WEIGHED: Final = re.compile(rb"([0-9]{1,9})\t(.*)", re.DOTALL)
 # A random number of 32 bits chooses among so many.
 CHOICES_MAX = 1 << 32
 DEPTH_MAX = 8
@@ -328,6 +332,37 @@ def program(fields: tuple[Field, ...]) -> Program:
     writer.fields(fields)
     writer.add(END, 0, 0, 0.0)
     return Program(tuple(writer.steps), bytes(writer.texts), writer.mean, writer.most, writer.key_fields)
+
+
+@lru_cache(maxsize=4)
+def payload_program(content: str, draw: str | None) -> Program:
+    """The program that writes one of the lines of a file, whose bytes are ``content`` in base 64.
+
+    ``draw``: ``weight``, if each line begins with its weight and a tab; ``turn``, if the offset chooses the line; None,
+    if all lines are as likely. ``Wrong`` if there are no lines or too many, or if a weight is wrong.
+    """
+    try:
+        lines = [line for line in base64.b64decode(content, validate=True).split(b"\n") if line]
+    except ValueError:
+        raise Wrong("is not base 64", "name the file instead") from None
+    if not 0 < len(lines) <= PAYLOADS_MAX:
+        raise Wrong(f"has {len(lines)} payloads", f"give 1 to {PAYLOADS_MAX} lines that are not empty")
+    weighed = []
+    for at, line in enumerate(lines):
+        found = WEIGHED.fullmatch(line if draw == "weight" else b"1\t" + line)
+        if found is None:
+            raise Wrong(f"has no weight in its payload {at + 1}", "begin each line with a whole number and a tab")
+        weighed.append((found[2], int(found[1])))
+    if not any(weight for _, weight in weighed):
+        raise Wrong("has only weights of 0", "raise one")
+    writer = _Writer()
+    if draw == "turn":
+        sizes = [len(line) for line in lines]
+        writer.add(TURN, sum(sizes) / len(sizes), max(sizes), 0.0, choices=writer.texts_of(weighed))
+    else:
+        writer.choices(weighed, 0.0)
+    writer.add(END, 0, 0, 0.0)
+    return Program(tuple(writer.steps), bytes(writer.texts), writer.mean, writer.most, 0)
 
 
 def _quoted(text: str) -> bytes:

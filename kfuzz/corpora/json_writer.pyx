@@ -35,6 +35,7 @@ cdef enum:
     UUID = 7
     KEY = 8
     PICK = 9
+    TURN = 10
     DAY_MS = 86400000
 
 cdef struct step_t:
@@ -104,9 +105,12 @@ cdef class JsonWriter:
             elif s.kind == NUMBER:
                 p = put_decimal(p, draw(&s.numbers, low(u)), s.decimals)
             elif s.kind == CHOICE:
-                p = put_choice(p, self.text_bytes, choices, low(u))
+                p = put_choice(p, self.text_bytes, choices, s.choice_count, low(u))
             elif s.kind == PICK:
                 p = put_pick(p, self.text_bytes, choices, s.choice_count, low(u))
+            elif s.kind == TURN:
+                choices += offset % s.choice_count
+                p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
             elif s.kind == WORDS:
                 p = put_words(p, self.text_bytes, choices, s, u)
             elif s.kind == MILLIS:
@@ -129,8 +133,18 @@ cdef inline uint8_t *put_text(uint8_t *p, const uint8_t *text, int64_t size) noe
     return p + size
 
 
-cdef inline uint8_t *put_choice(uint8_t *p, const uint8_t *texts, const choice_t *c, uint64_t u) noexcept nogil:
-    """Write the first of the choices at ``c`` whose limit is above ``u``."""
+cdef inline uint8_t *put_choice(uint8_t *p, const uint8_t *texts, const choice_t *c, int32_t count,
+                                uint64_t u) noexcept nogil:
+    """Write the first of the ``count`` choices at ``c`` whose limit is above ``u``."""
+    cdef int32_t half
+    # Few are found faster one by one.
+    while count > 16:
+        half = count // 2
+        if u >= c[half - 1].limit:
+            c += half
+            count -= half
+        else:
+            count = half
     while u >= c.limit:
         c += 1
     return put_text(p, texts + c.text_at, c.text_size)

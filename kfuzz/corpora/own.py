@@ -3,20 +3,25 @@
 The records of a partition come in parts. A part has the same number of records for each of its things, so that record
 ``n`` of a partition, and the number of its records, follow from the numbers of things alone. Names and ids depend on
 nothing else: equal topics have equal ids in all of Kafka's own topics.
+
+``own_records.json`` has the version of each record that Kafka 4 writes, and the fields that are always the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final
 
-from kfuzz import messages
-from kfuzz.corpora.own_things import KINDS, Things
+from kfuzz import control, messages
+from kfuzz.control import ControlRecordType
+from kfuzz.corpora.own_things import Things
 from kfuzz.corpora.workload import Topic
 from kfuzz.corpora.writers import seed_of
 from kfuzz.java import text_hash
@@ -27,8 +32,14 @@ Sides = tuple[bytes | None, bytes | None]
 # The key and the value of a record: of a thing, by its number among that thing's records, and its time in ms.
 Make = Callable[[int, int, int], Sides]
 
-OFFSETS_PER_COMMIT: Final = 1000
-SESSION_MS, REBALANCE_MS = 45_000, 300_000
+FIXED: Final[dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("own_records.json").read_text())
+# The names of topics, groups and transactional producers, by their numbers.
+topic_name, group_id, transactional_id = "topic-{:06d}".format, "group-{:07d}".format, "transactional-{:07d}".format
+OFFSETS_PER_CHANGE: Final = 1000
+# Other ids than those of brokers and producers that a test starts.
+FIRST_BROKER, FIRST_PRODUCER = 1001, 1_000_000
+# States of ``TransactionState``.
+EMPTY, ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = 0, 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,7 @@ class Part:
     things: Sequence[int]
     each: int
     make: Make
+    control: bool = False
 
     @property
     def count(self) -> int:
@@ -69,35 +81,52 @@ class Contents:
     def sizes(self) -> Iterator[tuple[int, float]]:
         """Each part's number of records, and the mean size of keys and values of its first thing in bytes."""
         for part in self.parts:
-            sample = range(min(part.each, 100))
-            made = [part.make(part.things[0], at, 0) for at in sample]
+            made = [part.make(part.things[0], at, 0) for at in range(min(part.each, 100))]
             yield part.count, sum(len(side or b"") for sides in made for side in sides) / len(made)
 
 
 @lru_cache(maxsize=8)
 def contents_of(topic: Topic, seed: int) -> tuple[Contents, ...]:
-    """The contents of each partition of a topic of Kafka's own; ``seed`` is that of its draws."""
-    return tuple(Contents.of(parts) for parts in _MAKERS[topic.kind](topic.things, seed, topic.partitions))
+    """The contents of each partition of a topic of Kafka's own; ``seed`` is that of its draws.
 
-
-def _picked(share: float, count: int) -> Callable[[int], bool]:
-    """Whether a thing is among this share of ``count`` things, which lie at equal distances."""
-    picked = round(share * count)
-    return lambda thing: (thing + 1) * picked // count > thing * picked // count
-
-
-def _by_hash(names: Iterator[str], partitions: int) -> list[list[int]]:
-    """The numbers of these names in each partition. Mirrors ``Utils.abs(name.hashCode()) % partitions``."""
-    found: list[list[int]] = [[] for _ in range(partitions)]
+    Things are hashed to partitions by their names, as ``Utils.abs(name.hashCode()) % partitions``.
+    """
+    names, parts = _MAKERS[topic.kind](topic.things, seed)
+    found: list[list[int]] = [[] for _ in range(topic.partitions)]
     for number, name in enumerate(names):
         code = text_hash(name)
-        found[abs(code) % partitions if code != -(1 << 31) else 0].append(number)
-    return found
+        found[abs(code) % topic.partitions if code != -(1 << 31) else 0].append(number)
+    return tuple(Contents.of(parts(own)) for own in found)
 
 
-def topic_name(number: int) -> str:
-    """The name of a topic that records are about."""
-    return f"topic-{number:06d}"
+# The names of the things, and the parts of the partition that has some of them.
+Made = tuple[Iterable[str], Callable[[list[int]], list[Part]]]
+
+
+def _rounds(things: Sequence[int], rounds: int, each: int, make: Callable[[int, int, int, int], Sides]) -> Part:
+    """Records of all things once, then of all of them again; ``make`` gets the number of the round too."""
+
+    def one(number: int, at: int, ms: int) -> Sides:
+        round_, place = divmod(number, len(things))
+        return make(things[place], at, ms, round_)
+
+    return Part(range(len(things) * rounds), each, one)
+
+
+def _gone(make: Make) -> Make:
+    """Tombstones for these records."""
+    return lambda thing, at, ms: (make(thing, at, ms)[0], None)
+
+
+def _picked(share: float, count: int, of: Iterable[int]) -> list[int]:
+    """Those of some things that are among this share of all ``count`` things. These lie at equal distances."""
+    picked = round(share * count)
+    return [thing for thing in of if (thing + 1) * picked // count > thing * picked // count]
+
+
+def _write(name: str, key: dict[str, Any], /, **value: Any) -> Sides:
+    fixed = FIXED[name]
+    return encode_internal(fixed["topic"], name, fixed["version"], key, fixed["value"] | value)
 
 
 @cache
@@ -108,133 +137,228 @@ def _id(name: str) -> bytes:
 # ------------------------------------------------------------------------------------------- consumer offsets
 
 
-def _consumer_offsets(things: Things, seed: int, partitions: int) -> Iterator[list[Part]]:
-    consumers = round(things.groups * things.consumer_share)
-    is_gone = _picked(things.gone_share, things.groups)
-    made = _Groups(things, seed)
-    places, kinds = things.topics * things.partitions, 2 + 3 * things.members
-    for own in _by_hash(map(group_id, range(things.groups)), partitions):
-        both = [[one for one in own if one >= consumers], [one for one in own if one < consumers]]
-        gone = [[one for one in groups if is_gone(one)] for groups in both]
+def _consumer_offsets(things: Things, seed: int) -> Made:
+    """All groups read the same topics, and each member about the same number of partitions."""
+    names = [topic_name(one) for one in range(things.topics)]
+    members, places = range(things.members), things.topics * things.partitions
+    kinds = 2 + 3 * things.members
+    shares = [list(range(member, things.partitions, things.members)) for member in members]
+    # The partitions that a member reads: as the broker keeps it, and as clients of classic groups send it.
+    assigned = [[{"topicId": _id(name), "partitions": share} for name in names] for share in shares]
+    sent = [[{"topic": name, "partitions": share} for name in names] for share in shares]
+    assignments = [_versioned("ConsumerProtocolAssignment", assignedPartitions=one) for one in sent]
+    subscription = _versioned("ConsumerProtocolSubscription", topics=names)
 
-        def commit(at: int, place: int, ms: int, own: list[int] = own) -> Sides:
-            round_, group = divmod(at, len(own))
-            return made.commit(own[group], round_, place, ms)
+    def commit(group: int, place: int, ms: int, round_: int = 0) -> Sides:
+        topic, partition = divmod(place, things.partitions)
+        key = {"group": group_id(group), "topic": names[topic], "partition": partition}
+        offset = round_ * OFFSETS_PER_CHANGE + seed_of(seed, group, place, round_) % OFFSETS_PER_CHANGE
+        return _write("OffsetCommit", key, offset=offset, commitTimestamp=ms)
 
-        yield [
-            Part(both[0], 1, made.classic),
-            Part(both[1], kinds, made.consumer),
-            Part(range(len(own) * things.changes), places, commit),
-            Part([one for groups in gone for one in groups], places if things.changes else 0, made.no_commit),
-            Part(gone[0], 1, lambda group, at, ms: (made.classic(group, at, ms)[0], None)),
-            # Records that depend on others are deleted first.
-            Part(gone[1], kinds, lambda group, at, ms: (made.consumer(group, kinds - 1 - at, ms)[0], None)),
-        ]
-
-
-def group_id(number: int) -> str:
-    """The id of a group."""
-    return f"group-{number:07d}"
-
-
-class _Groups:
-    """The records of groups. All groups read the same topics, and each member the same number of partitions."""
-
-    def __init__(self, things: Things, seed: int) -> None:
-        self.things, self.seed = things, seed
-        self.names = [topic_name(one) for one in range(things.topics)]
-        self.subscription = _versioned("ConsumerProtocolSubscription", {"topics": self.names})
-        # The partitions that each member reads, as clients of classic groups send it, and as the broker keeps it.
-        shares = [list(range(member, things.partitions, things.members)) for member in range(things.members)]
-        assigned = [[{"topic": name, "partitions": share} for name in self.names] for share in shares]
-        self.assignments = [_versioned("ConsumerProtocolAssignment", {"assignedPartitions": one}) for one in assigned]
-        self.assigned = [[{"topicId": _id(name), "partitions": share} for name in self.names] for share in shares]
-
-    def commit(self, group: int, round_: int, place: int, ms: int) -> Sides:
-        """The commit number ``round_`` of a partition. Each is about a thousand offsets after the one before."""
-        offset = round_ * OFFSETS_PER_COMMIT + seed_of(self.seed, group, place, round_) % OFFSETS_PER_COMMIT
-        value = {"offset": offset, "leaderEpoch": 0, "metadata": "", "commitTimestamp": ms}
-        return _record("OffsetCommit", 3, self.place(group, place), value)
-
-    def no_commit(self, group: int, place: int, ms: int) -> Sides:
-        return _record("OffsetCommit", 3, self.place(group, place), None)
-
-    def place(self, group: int, place: int) -> dict[str, Any]:
-        topic, partition = divmod(place, self.things.partitions)
-        return {"group": group_id(group), "topic": self.names[topic], "partition": partition}
-
-    def classic(self, group: int, at: int, ms: int) -> Sides:
+    def classic(group: int, at: int, ms: int) -> Sides:
         """A group whose members have joined once; without members, one that only commits."""
-        members = [
-            {
-                "memberId": _member(group, one),
-                "groupInstanceId": None,
-                "clientId": f"client-{one}",
-                "clientHost": "/127.0.0.1",
-                "rebalanceTimeout": REBALANCE_MS,
-                "sessionTimeout": SESSION_MS,
-                "subscription": self.subscription,
-                "assignment": self.assignments[one],
-            }
-            for one in range(self.things.members)
+        found = [
+            FIXED["member of GroupMetadata"]["value"]
+            | {"memberId": _member(group, one), "clientId": f"client-{one}"}
+            | {"subscription": subscription, "assignment": assignments[one]}
+            for one in members
         ]
-        value = {
-            "protocolType": "consumer",
-            "generation": 1,
-            "protocol": "range" if members else None,
-            "leader": members[0]["memberId"] if members else None,
-            "currentStateTimestamp": ms,
-            "members": members,
-        }
-        return _record("GroupMetadata", 3, {"group": group_id(group)}, value)
+        leads = {"protocol": "range", "leader": found[0]["memberId"]} if found else {"protocol": None, "leader": None}
+        return _write("GroupMetadata", {"group": group_id(group)}, currentStateTimestamp=ms, members=found, **leads)
 
-    def consumer(self, group: int, at: int, ms: int) -> Sides:
+    def consumer(group: int, at: int, ms: int) -> Sides:
         """Record ``at`` of a group of KIP-848 whose members have what the assignor gave them."""
         key: dict[str, Any] = {"groupId": group_id(group)}
-        members = self.things.members
-        value: dict[str, Any]
         if at == 0:
-            return _record("ConsumerGroupMetadata", 0, key, {"epoch": 1})
-        if at == 1 + members:
-            value = {"assignmentEpoch": 1, "assignmentTimestamp": ms}
-            return _record("ConsumerGroupTargetAssignmentMetadata", 0, key, value)
-        stage, member = divmod(at - 1 - (at > members), members)
-        key["memberId"] = _member(group, member)
+            return _write("ConsumerGroupMetadata", key)
+        if at == 1 + things.members:
+            return _write("ConsumerGroupTargetAssignmentMetadata", key, assignmentTimestamp=ms)
+        stage, member = divmod(at - 1 - (at > things.members), things.members)
+        key["memberId"], own = _member(group, member), assigned[member]
         if stage == 0:
-            value = {
-                "instanceId": None,
-                "rackId": None,
-                "clientId": f"client-{member}",
-                "clientHost": "/127.0.0.1",
-                "subscribedTopicNames": self.names,
-                "subscribedTopicRegex": None,
-                "classicMemberMetadata": None,
-                "rebalanceTimeoutMs": REBALANCE_MS,
-                "serverAssignor": "uniform",
-            }
-            return _record("ConsumerGroupMemberMetadata", 0, key, value)
+            client = f"client-{member}"
+            return _write("ConsumerGroupMemberMetadata", key, clientId=client, subscribedTopicNames=names)
         if stage == 1:
-            value = {"topicPartitions": self.assigned[member]}
-            return _record("ConsumerGroupTargetAssignmentMember", 0, key, value)
+            return _write("ConsumerGroupTargetAssignmentMember", key, topicPartitions=own)
         # Each partition is the member's since the group's epoch 1.
-        owned = [one | {"assignmentEpochs": [1] * len(one["partitions"])} for one in self.assigned[member]]
-        value = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0, "assignedPartitions": owned}
-        return _record("ConsumerGroupCurrentMemberAssignment", 0, key, value)
+        owned = [one | {"assignmentEpochs": [1] * len(shares[member])} for one in own]
+        return _write("ConsumerGroupCurrentMemberAssignment", key, assignedPartitions=owned)
+
+    def parts(own: list[int]) -> list[Part]:
+        consumers = round(things.groups * things.consumer_share)
+        old, new = [one for one in own if one >= consumers], [one for one in own if one < consumers]
+        gone = [_picked(things.gone_share, things.groups, groups) for groups in (own, old, new)]
+        return [
+            Part(old, 1, classic),
+            Part(new, kinds, consumer),
+            _rounds(own, things.changes, places, commit),
+            Part(gone[0], places if things.changes else 0, _gone(commit)),
+            Part(gone[1], 1, _gone(classic)),
+            # Records that need others are deleted first.
+            Part(gone[2], kinds, _gone(lambda group, at, ms: consumer(group, kinds - 1 - at, ms))),
+        ]
+
+    return map(group_id, range(things.groups)), parts
 
 
 def _member(group: int, member: int) -> str:
-    return uuid_text(_id(f"{group} {member}"))
+    return uuid_text(hashlib.blake2b(b"%d %d" % (group, member), digest_size=16).digest())
 
 
-def _record(name: str, version: int, key: dict[str, Any], value: dict[str, Any] | None) -> Sides:
-    return encode_internal("__consumer_offsets", name, version, key, value)
-
-
-def _versioned(name: str, value: dict[str, Any]) -> bytes:
+def _versioned(name: str, **value: Any) -> bytes:
     return bytes(2) + messages.encode(name, 0, value)
 
 
-_MAKERS: Final[dict[str, Callable[[Things, int, int], Iterator[list[Part]]]]] = {
+# ------------------------------------------------------------------------------------------- cluster metadata
+
+
+class Cluster:
+    """The records of a cluster's metadata, and of their snapshot. The replicas of partitions go round the brokers."""
+
+    def __init__(self, things: Things) -> None:
+        self.things = things
+        # The features of all brokers, at the level of Kafka 4.0, which later releases read.
+        self.features = FIXED["RegisterBroker"]["value"]["features"]
+        self.gone = _picked(things.gone_share, things.topics, range(things.topics))
+
+    def log(self) -> list[Part]:
+        """The log, in which the leaders of all partitions change now and then."""
+        topics, partitions = range(self.things.topics), self.things.partitions
+        return [
+            Part(range(len(self.features)), 1, self.feature),
+            Part(range(self.things.brokers), 2, self.broker),
+            Part(topics, 1 + partitions, lambda topic, at, ms: self.topic(topic, at, 0)),
+            _rounds(topics, self.things.changes, partitions, self.change),
+            Part(self.gone, 1, lambda topic, at, ms: _write("RemoveTopic", {}, topicId=_id(topic_name(topic)))),
+        ]
+
+    def snapshot(self, last_ms: int) -> list[Part]:
+        """The state after that log, as a snapshot has it."""
+        left = sorted(set(range(self.things.topics)) - set(self.gone))
+        header = _control(ControlRecordType.SNAPSHOT_HEADER, control.SnapshotHeaderRecord(last_ms))
+        footer = _control(ControlRecordType.SNAPSHOT_FOOTER, control.SnapshotFooterRecord())
+        return [
+            Part([0], 1, lambda thing, at, ms: header, control=True),
+            Part(range(len(self.features)), 1, self.feature),
+            Part(range(self.things.brokers), 1, lambda broker, at, ms: self.broker(broker, at, ms, fenced=False)),
+            Part(left, 1 + self.things.partitions, lambda topic, at, ms: self.topic(topic, at, self.things.changes)),
+            Part([0], 1, lambda thing, at, ms: footer, control=True),
+        ]
+
+    def feature(self, number: int, at: int, ms: int) -> Sides:
+        one = self.features[number]
+        return _write("FeatureLevel", {}, name=one["name"], featureLevel=one["maxSupportedVersion"])
+
+    def broker(self, broker: int, at: int, ms: int, *, fenced: bool = True) -> Sides:
+        """The registration of a broker, then its end as a fenced one. Its epoch is the offset of the registration."""
+        id = FIRST_BROKER + broker
+        which = {"brokerId": id, "brokerEpoch": len(self.features) + 2 * broker}
+        if at == 1:
+            return _write("BrokerRegistrationChange", {}, **which)
+        name = f"broker-{id}"
+        ends = [{"name": "PLAINTEXT", "host": name, "port": 9092, "securityProtocol": 0}]
+        ids = {"incarnationId": _id(name), "logDirs": [_id(f"directory of {name}")]}
+        return _write("RegisterBroker", {}, endPoints=ends, fenced=fenced, **which, **ids)
+
+    def topic(self, topic: int, at: int, changes: int) -> Sides:
+        """A topic, then its partitions after so many changes of their leaders."""
+        name = topic_name(topic)
+        if at == 0:
+            return _write("Topic", {}, name=name, topicId=_id(name))
+        brokers = self.replicas(topic, at - 1)
+        return _write(
+            "Partition",
+            {},
+            partitionId=at - 1,
+            topicId=_id(name),
+            replicas=brokers,
+            isr=brokers,
+            leader=brokers[changes % len(brokers)],
+            leaderEpoch=changes,
+            partitionEpoch=changes,
+            directories=[_id(f"directory of broker-{one}") for one in brokers],
+        )
+
+    def replicas(self, topic: int, partition: int) -> list[int]:
+        """The brokers that have a partition."""
+        return [FIRST_BROKER + (topic + partition + one) % self.things.brokers for one in range(self.things.replicas)]
+
+    def change(self, topic: int, partition: int, ms: int, round_: int) -> Sides:
+        leader = self.replicas(topic, partition)[(round_ + 1) % self.things.replicas]
+        return _write("PartitionChange", {}, partitionId=partition, topicId=_id(topic_name(topic)), leader=leader)
+
+
+def _control(kind: ControlRecordType, value: Any) -> Sides:
+    return control.encode_control(control.ControlRecord(control.ControlRecordKey(kind), value))
+
+
+# ------------------------------------------------------------------------------------------- other coordinators
+
+
+def _transaction_state(things: Things, seed: int) -> Made:
+    partitions = list(range(things.partitions))
+    places = [{"topic": topic_name(one), "partitionIds": partitions} for one in range(things.topics)]
+    count = things.transactional_ids
+    stages = (ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT)
+
+    def write(number: int, state: int, ms: int) -> Sides:
+        # A transaction that has ended has no partitions.
+        return _write(
+            "TransactionLog",
+            {"transactionalId": transactional_id(number)},
+            producerId=FIRST_PRODUCER + number,
+            transactionStatus=state,
+            transactionPartitions=None if state == EMPTY else [] if state == COMPLETE_COMMIT else places,
+            transactionLastUpdateTimestampMs=ms,
+            transactionStartTimestampMs=-1 if state == EMPTY else ms,
+        )
+
+    def parts(own: list[int]) -> list[Part]:
+        gone = _picked(things.gone_share, count, own)
+        is_open = sorted(set(_picked(things.open_share, count, own)) - set(gone))
+        return [
+            Part(own, 1, lambda number, at, ms: write(number, EMPTY, ms)),
+            _rounds(own, things.changes, len(stages), lambda number, at, ms, round_: write(number, stages[at], ms)),
+            Part(gone, 1, _gone(write)),
+            Part(is_open, 1, lambda number, at, ms: write(number, ONGOING, ms)),
+        ]
+
+    return map(transactional_id, range(count)), parts
+
+
+def _share_group_state(things: Things, seed: int) -> Made:
+    places = things.topics * things.partitions
+
+    def key(number: int) -> dict[str, Any]:
+        group, place = divmod(number, places)
+        topic, partition = divmod(place, things.partitions)
+        return {"groupId": group_id(group), "topicId": _id(topic_name(topic)), "partition": partition}
+
+    def name(number: int) -> str:
+        one = key(number)
+        return f"{one['groupId']}:{uuid_text(one['topicId'])}:{one['partition']}"
+
+    def snapshot(number: int, at: int, ms: int) -> Sides:
+        return _write("ShareSnapshot", key(number), createTimestamp=ms, writeTimestamp=ms, stateBatches=[])
+
+    def update(number: int, at: int, ms: int, round_: int) -> Sides:
+        """All records below the start offset are done, and the next ones are with a consumer for the first time."""
+        start = (round_ + 1) * OFFSETS_PER_CHANGE
+        batch = {"firstOffset": start, "lastOffset": start + 9, "deliveryState": 0, "deliveryCount": 1}
+        return _write("ShareUpdate", key(number), startOffset=start, stateBatches=[batch])
+
+    def parts(own: list[int]) -> list[Part]:
+        groups = set(_picked(things.gone_share, things.groups, range(things.groups)))
+        gone = [one for one in own if one // places in groups]
+        return [Part(own, 1, snapshot), _rounds(own, things.changes, 1, update), Part(gone, 1, _gone(snapshot))]
+
+    return map(name, range(things.groups * places)), parts
+
+
+_MAKERS: Final[dict[str, Callable[[Things, int], Made]]] = {
     "consumer-offsets": _consumer_offsets,
+    # The metadata have one partition.
+    "cluster-metadata": lambda things, seed: ([], lambda own: Cluster(things).log()),
+    "transaction-state": _transaction_state,
+    "share-group-state": _share_group_state,
 }
-assert _MAKERS.keys() == KINDS.keys()

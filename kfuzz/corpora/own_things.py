@@ -7,71 +7,88 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from kfuzz.corpora.quantities import Share
 from kfuzz.errors import UsageError
-from kfuzz.forms import integer
+from kfuzz.forms import choice, integer
 from kfuzz.kafka import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kfuzz.corpora.workload import Topic
 
-# Of each, a table is held in memory that says to which partition it belongs.
-THINGS_MAX: Final = 10_000_000
+# A table in memory says of each thing to which partition it belongs. Members and partitions are in lists.
+THINGS_MAX, PLACES_MAX, RECORDS_MAX = 10_000_000, 1_000_000, 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Things:
-    """The things that the records of one of Kafka's own topics are about. Each kind of topic has some of these keys.
+    """Numbers of what the records of one of Kafka's own topics are about. Each kind of topic has some of these keys.
 
     ``partitions`` are those of each topic. ``changes`` is how often each thing changes. Of the things, ``gone_share``
-    are deleted at the end.
+    are deleted at the end, and ``open_share`` have not ended.
     """
 
     groups: Annotated[int, integer(1, THINGS_MAX)] = 100
-    topics: Annotated[int, integer(1, THINGS_MAX)] = 5
-    partitions: Annotated[int, integer(1, 1_000_000)] = 4
+    transactional_ids: Annotated[int, integer(1, THINGS_MAX)] = 100
+    brokers: Annotated[int, integer(1, 10_000)] = 3
+    replicas: Annotated[int, integer(1, 100)] = 3
+    topics: Annotated[int, integer(1, PLACES_MAX)] = 5
+    partitions: Annotated[int, integer(1, PLACES_MAX)] = 4
     members: Annotated[int, integer(0, 1000)] = 2
-    changes: Annotated[int, integer(0, 1_000_000)] = 3
+    changes: Annotated[int, integer(0, PLACES_MAX)] = 3
     consumer_share: Share = 0.5
     gone_share: Share = 0.0
+    open_share: Share = 0.0
+    snapshot: Annotated[bool, choice(False, True)] = False
 
 
-# Each kind, its topic, and the keys of ``Things`` that it has.
+# The keys of ``Things`` that each kind has. Its topic has the same name.
 KINDS: Final = {
-    "consumer-offsets": (
-        "__consumer_offsets",
-        ("groups", "topics", "partitions", "members", "changes", "consumer_share", "gone_share"),
-    ),
+    "consumer-offsets": "groups consumer_share members topics partitions changes gone_share",
+    "cluster-metadata": "brokers replicas topics partitions changes gone_share snapshot",
+    "transaction-state": "transactional_ids topics partitions changes gone_share open_share",
+    "share-group-state": "groups topics partitions changes gone_share",
 }
-# The keys that such a topic has in common with others.
-_COMMON: Final = ("name", "kind", "things", "partitions", "weight", "batches", "timestamps")
+# A topic of such a kind has these keys, and these of its timestamps.
+_COMMON: Final = "name kind things partitions weight batches timestamps"
 _TIMES: Final = ("start", "end", "records_per_second")
 
 
 def check_own(topic: Topic, place: str) -> None:
     """Raise ``UsageError`` if a topic of Kafka's own has no kind, or if its kind does not go with what it has."""
-    if topic.kind not in KINDS:
+    names = {kind: f"__{kind.replace('-', '_')}" for kind in KINDS}
+    if not topic.is_own:
         if topic.name in INTERNAL_TOPICS:
-            kinds = ", ".join(f'"{kind}"' for kind, (name, _) in KINDS.items() if name == topic.name)
+            kinds = [f'set its kind to "{kind}", or ' for kind, name in names.items() if name == topic.name]
             raise UsageError(
                 f"{place}.name is {topic.name}, a topic of Kafka's own, whose records only Kafka writes; "
-                + (f"set its kind to {kinds}, or choose another name" if kinds else "choose another name")
+                f"{''.join(kinds)}choose another name"
             )
         if topic.things != Things():
             raise UsageError(f"{place}.things needs a kind, such as {next(iter(KINDS))}; set kind or remove things")
         return
-    name, used = KINDS[topic.kind]
+    name, things = names[topic.kind], topic.things
     if topic.name != name:
         raise UsageError(
             f'{place}.name is {topic.name}, but records of the kind "{topic.kind}" are in {name}; name it so'
         )
     plain = type(topic)(topic.name)
-    others = [one.name for one in fields(topic) if one.name not in _COMMON]
-    wrong = [key for key in others if getattr(topic, key) != getattr(plain, key)]
-    others = [one.name for one in fields(Things) if one.name not in used]
-    wrong += [f"things.{key}" for key in others if getattr(topic.things, key) != getattr(Things(), key)]
-    times = plain.timestamps
-    if replace(topic.timestamps, **{key: getattr(times, key) for key in _TIMES}) != times:
-        wrong.append(f"timestamps without {', '.join(_TIMES)}")
+    wrong = _changed(topic, plain, _COMMON) + [f"things.{key}" for key in _changed(things, Things(), KINDS[topic.kind])]
+    as_plain = {key: getattr(plain.timestamps, key) for key in _TIMES}
+    if replace(topic.timestamps, **as_plain) != plain.timestamps:
+        wrong.append(f"timestamps besides {', '.join(_TIMES)}")
     if len(topic.batches.codecs) > 1 or topic.batches.records.min != topic.batches.records.max:
         wrong.append("batches of several codecs or sizes")
+    if topic.kind == "cluster-metadata" and topic.partitions > 1:
+        wrong.append(f"{topic.partitions} partitions")
+    if things.replicas > things.brokers:
+        wrong.append(f"more replicas ({things.replicas}) than brokers")
+    places = things.topics * max(things.partitions, things.members)
+    owned = max(things.groups, things.transactional_ids) * (places if topic.kind == "share-group-state" else 1)
+    if places > PLACES_MAX or owned > THINGS_MAX or owned * places * things.changes > RECORDS_MAX:
+        wrong.append("so many things")
     if wrong:
-        raise UsageError(f'{place} of the kind "{topic.kind}" cannot have {wrong[0]}; remove it')
+        raise UsageError(f'{place} of the kind "{topic.kind}" cannot have {wrong[0]}; change or remove it')
+
+
+def _changed(one: object, plain: object, but: str) -> list[str]:
+    """The keys of a dataclass that differ from ``plain``, except some."""
+    names = [field.name for field in fields(one) if field.name not in but.split()]  # type: ignore[arg-type]
+    return [name for name in names if getattr(one, name) != getattr(plain, name)]

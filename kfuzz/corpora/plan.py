@@ -21,8 +21,7 @@ from itertools import accumulate
 
 from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
-from kfuzz.corpora.json_values import program
-from kfuzz.corpora.own import Contents, contents_of
+from kfuzz.corpora.own import contents_of
 from kfuzz.corpora.partition_keys import partition_without_keys
 from kfuzz.corpora.workload import (
     BATCH_BYTES_MAX,
@@ -33,8 +32,9 @@ from kfuzz.corpora.workload import (
     Range,
     Topic,
     Workload,
+    program_of,
 )
-from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
+from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, PRODUCER_EPOCH_MAX, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.snapshot import snapshot_name
@@ -137,13 +137,19 @@ class _Old:
 
 @dataclass(frozen=True, slots=True)
 class _TopicPlan:
-    """A topic; its first segments are those of ``old``, and ``offsets_per_segment`` is the size of the others."""
+    """A topic; its first segments are those of ``old``, and ``offsets_per_segment`` is the size of the others.
+
+    ``counts`` has the number of offsets of each partition, ``first_ids`` the id of its first segment, and at last the
+    id after all of them. The numbers per partition are those of the longest one.
+    """
 
     topic: Topic
     first_id: int
     offsets_per_partition: int
     offsets_per_segment: int
     segments_per_partition: int
+    counts: Sequence[int]
+    first_ids: Sequence[int]
     writers: Writers
     old: tuple[_Old, ...]
 
@@ -162,31 +168,26 @@ class _TopicPlan:
     @property
     def partitions(self) -> Sequence[int]:
         """The partitions that have records."""
-        return range(self.topic.partitions)
+        return [at for at, count in enumerate(self.counts) if count]
 
     def segments(self, partition: int) -> int:
         """The number of segments of a partition."""
-        return self.segments_per_partition
-
-    def offsets(self, partition: int) -> int:
-        """The number of offsets of a partition."""
-        return self.offsets_per_partition
-
-    def first_id_of(self, partition: int) -> int:
-        """The id of a partition's first segment."""
-        return self.first_id + partition * self.segments_per_partition
+        return self.first_ids[partition + 1] - self.first_ids[partition]
 
     def place(self, segment_id: int) -> tuple[int, int]:
         """The partition of a segment, and its number there."""
-        return divmod(segment_id - self.first_id, self.segments_per_partition)
+        partition = bisect_right(self.first_ids, segment_id) - 1
+        return partition, segment_id - self.first_ids[partition]
 
     def end(self, partition: int, index: int) -> int:
         """The offset after a segment."""
         is_last = index == self.segments(partition) - 1
-        return self.offsets(partition) if is_last else self.first_offset(index + 1)
+        return self.counts[partition] if is_last else self.first_offset(index + 1)
 
     def streams(self, partition: int, index: int) -> tuple[Stream, ...]:
         """Each producer's part of a segment."""
+        if self.topic.is_own:
+            return ()
         old, offsets = _old_of(self.old, index), self.end(partition, index) - self.first_offset(index)
         if old is not None:
             return (Stream(old.kind, records=offsets),)
@@ -196,6 +197,8 @@ class _TopicPlan:
     @property
     def records_per_topic(self) -> int:
         """The number of data records in all partitions."""
+        if self.topic.is_own:
+            return sum(self.counts)
         writers, count = self.writers, self.topic.partitions
         segments = self.segments_per_partition - self.old_segments
         if segments <= 0:
@@ -222,66 +225,27 @@ class _TopicPlan:
         return clock.moment(first).ms, clock.moment(last).ms
 
 
-@dataclass(frozen=True, slots=True)
-class _OwnPlan(_TopicPlan):
-    """One of Kafka's own topics. Partitions differ, and ``offsets_per_partition`` is the number of the longest one.
+def _own_plan(topic: Topic, workload: Workload, first_id: int, place: str) -> _TopicPlan:
+    """The plan of one of Kafka's own topics.
 
-    ``first_ids`` has the id of the first segment of each partition, and at last the id after all of them.
+    Raises ``UsageError`` if there are no records, or if they are too large for a batch.
     """
-
-    contents: tuple[Contents, ...]
-    first_ids: tuple[int, ...]
-
-    @staticmethod
-    def of(topic: Topic, workload: Workload, first_id: int, place: str) -> _OwnPlan:
-        """The plan of a topic. ``UsageError`` if its things have no records, or records too large for a batch."""
-        contents = contents_of(topic, seed_of(workload.seed, topic.name))
-        sizes = [size for one in contents for _, size in one.sizes()]
-        if not sizes:
-            raise UsageError(f"{place}: these things have no records; raise things.changes")
-        largest = max(sizes) + RECORD_BYTES
-        if topic.batches.records.max * largest > BATCH_BYTES_MAX:
-            raise UsageError(
-                f"{place}: a batch may take more than {show_size(BATCH_BYTES_MAX)}; lower batches.records "
-                f"({topic.batches.records.max}) or the numbers in things"
-            )
-        each = max(1, math.floor(workload.segment_bytes / (largest + BATCH_HEADER_SIZE / topic.batches.records.max)))
-        counts = [-(-one.count // each) for one in contents]
-        return _OwnPlan(
-            topic=topic,
-            first_id=first_id,
-            offsets_per_partition=max(one.count for one in contents),
-            offsets_per_segment=each,
-            segments_per_partition=max(counts),
-            writers=Writers(topic, workload.seed, 1, each),
-            old=(),
-            contents=contents,
-            first_ids=tuple(accumulate(counts, initial=first_id)),
+    contents = contents_of(topic, seed_of(workload.seed, topic.name))
+    sizes = [size for one in contents for _, size in one.sizes()]
+    if not sizes:
+        raise UsageError(f"{place}: these things have no records; raise things.changes")
+    batch_records = topic.batches.records.max
+    if batch_records * (max(sizes) + RECORD_BYTES) > BATCH_BYTES_MAX:
+        raise UsageError(
+            f"{place}: a batch may take more than {show_size(BATCH_BYTES_MAX)}; lower batches.records "
+            f"({batch_records}) or the numbers in things"
         )
-
-    @property
-    def partitions(self) -> Sequence[int]:
-        return [at for at, one in enumerate(self.contents) if one.count]
-
-    def segments(self, partition: int) -> int:
-        return self.first_ids[partition + 1] - self.first_ids[partition]
-
-    def offsets(self, partition: int) -> int:
-        return self.contents[partition].count
-
-    def first_id_of(self, partition: int) -> int:
-        return self.first_ids[partition]
-
-    def place(self, segment_id: int) -> tuple[int, int]:
-        partition = bisect_right(self.first_ids, segment_id) - 1
-        return partition, segment_id - self.first_ids[partition]
-
-    def streams(self, partition: int, index: int) -> tuple[Stream, ...]:
-        return ()
-
-    @property
-    def records_per_topic(self) -> int:
-        return sum(one.count for one in self.contents)
+    offset_bytes = max(sizes) + RECORD_BYTES + BATCH_HEADER_SIZE / batch_records
+    each = max(1, math.floor(workload.segment_bytes / offset_bytes))
+    counts = [one.count for one in contents]
+    most, segments = max(counts), [-(-count // each) for count in counts]
+    first_ids, writers = list(accumulate(segments, initial=first_id)), Writers(topic, workload.seed, 1, each)
+    return _TopicPlan(topic, first_id, most, each, max(segments), counts, first_ids, writers, ())
 
 
 def _old_of(old: tuple[_Old, ...], index: int) -> _Old | None:
@@ -304,14 +268,39 @@ def _first_offset(old: tuple[_Old, ...], offsets_per_segment: int, index: int) -
 def decided(workload: Workload) -> Workload:
     """``workload`` with a ``segment_bytes``: 64 MiB, or above 1 TiB the largest up to 1 GiB that Kafka can hold.
 
-    Segments of records far smaller than their batches' headers may be longer than planned.
+    Segments of records far smaller than their batches' headers may be longer than planned. Epochs are longer, by a
+    power of two, if their numbers would be too large.
     """
-    if workload.segment_bytes:
-        return workload
-    segment_bytes = SEGMENT_BYTES if workload.size <= MANY_BYTES else SEGMENT_BYTES_MAX
-    while segment_bytes > SEGMENT_BYTES and not all(_fits(topic, segment_bytes) for topic in workload.topics):
-        segment_bytes //= 2
-    return replace(workload, segment_bytes=segment_bytes)
+    if not (segment_bytes := workload.segment_bytes):
+        segment_bytes = SEGMENT_BYTES if workload.size <= MANY_BYTES else SEGMENT_BYTES_MAX
+        while segment_bytes > SEGMENT_BYTES and not all(_fits(topic, segment_bytes) for topic in workload.topics):
+            segment_bytes //= 2
+    part = workload.size / sum(topic.weight for topic in workload.topics)
+    topics = tuple(
+        _with_epochs(topic, part * topic.weight / topic.partitions + segment_bytes) for topic in workload.topics
+    )
+    return replace(workload, segment_bytes=segment_bytes, topics=topics)
+
+
+def _with_epochs(topic: Topic, size: float) -> Topic:
+    """A topic whose epochs are long enough for the limits of their numbers, in partitions of ``size`` bytes."""
+    if not (topic.leader_epoch_offsets or topic.producers.epoch_records or topic.transactions.epoch_transactions):
+        return topic
+    offsets = math.ceil(size / offset_bytes_mean(topic))
+
+    def longer(each: int, count: int, limit: int) -> int:
+        return each << (count // (each * limit)).bit_length() if each else 0
+
+    producers, transactions = topic.producers, topic.transactions
+    count = offsets * topic.partitions // transactions.records
+    ids = longer(producers.epoch_records, offsets, PRODUCER_EPOCH_MAX)
+    ends = longer(transactions.epoch_transactions, count, PRODUCER_EPOCH_MAX)
+    return replace(
+        topic,
+        leader_epoch_offsets=longer(topic.leader_epoch_offsets, offsets, LEADER_EPOCHS_MAX),
+        producers=replace(producers, epoch_records=ids),
+        transactions=replace(transactions, epoch_transactions=ends),
+    )
 
 
 def _fits(topic: Topic, segment_bytes: int) -> bool:
@@ -339,10 +328,10 @@ class Plan:
         for at, topic in enumerate(workload.topics):
             place = f"{name}: topics[{at}] ({topic.name})"
             if topic.is_own:
-                own = _OwnPlan.of(topic, workload, first_id, place)
-                _check_timestamps(own, place)
-                self.topics.append(own)
-                first_id = own.first_ids[-1]
+                planned = _own_plan(topic, workload, first_id, place)
+                _check_timestamps(planned, place)
+                self.topics.append(planned)
+                first_id = planned.first_ids[-1]
                 continue
             _check_batch(topic, place)
             _check_partitioner(topic, seed_of(workload.seed, topic.name), place)
@@ -365,17 +354,19 @@ class Plan:
             _check_segment(topic, per_segment, offset_bytes_mean(topic), place)
             for one in old:
                 _check_segment(topic, one.offsets_per_segment if one.segments else 0, one.offset_bytes, place)
-            _check_leader_epochs(topic, per_partition, place)
             writers = Writers(topic, workload.seed, producer_id, per_segment)
             old_segments = sum(one.segments for one in old)
             if full > old_segments and per_partition - before < writers.offsets_min:
                 per_partition = before
             segments = full + (per_partition > before)
             writers.check(place, segments - old_segments)
-            planned = _TopicPlan(topic, first_id, per_partition, per_segment, segments, writers, old)
+            counts = (per_partition,) * topic.partitions
+            first_ids = range(first_id, first_id + segments * topic.partitions + 1, segments)
+            sizes = per_partition, per_segment, segments
+            planned = _TopicPlan(topic, first_id, *sizes, counts, first_ids, writers, old)
             _check_timestamps(planned, place)
             self.topics.append(planned)
-            first_id += segments * topic.partitions
+            first_id = first_ids[-1]
             producer_id += writers.producer_ids
         self._length = first_id
         self._first_ids = [plan.first_id for plan in self.topics]
@@ -422,7 +413,7 @@ class Plan:
         theirs = larger.topics[bisect_right(self._first_ids, segment_id) - 1]
         if index == ours.segments(partition) - 1:
             return None
-        return theirs.first_id_of(partition) + index
+        return theirs.first_ids[partition] + index
 
     def directories(self) -> list[str]:
         """The partitions' directories, in the plan's order."""
@@ -449,7 +440,7 @@ def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *
         streams=streams,
         is_last=index == plan.segments(partition) - 1,
         before=_segment(workload, plan, partition, index - 1, alone=True) if continues and not alone else None,
-        first_units=first_units(times, plan.offsets(partition) - 1) + first_offset * clock_of(times).units_per_offset,
+        first_units=first_units(times, plan.counts[partition] - 1) + first_offset * clock_of(times).units_per_offset,
     )
 
 
@@ -508,18 +499,18 @@ def _value_nulls(topic: Topic) -> float:
 
 def _value_bytes_mean(topic: Topic) -> float:
     """The mean size of a value that is not null."""
-    if topic.values.kind != "json":
+    if not topic.values.is_written:
         return topic.values.size.mean
-    made, keys = program(topic.values.fields), topic.keys
+    made, keys = program_of(topic.values), topic.keys
     # Without a key, `null` replaces two quotes.
     return made.bytes_mean + made.key_fields * ((1 - keys.null_share) * keys.json_size.mean + keys.null_share * 2)
 
 
 def value_bytes_max(topic: Topic) -> int:
     """An upper bound on the size of a value."""
-    if topic.values.kind != "json":
+    if not topic.values.is_written:
         return topic.values.size.max
-    made = program(topic.values.fields)
+    made = program_of(topic.values)
     return made.bytes_max + made.key_fields * max(2, topic.keys.json_size.max)
 
 
@@ -558,7 +549,9 @@ def _record_bytes_max(topic: Topic) -> int:
 
 def _check_batch(topic: Topic, place: str) -> None:
     largest = batch_bytes_max(topic)
-    sizes = "values.fields" if topic.values.kind == "json" else f"values.size ({_shown(topic.values.size)})"
+    sizes = {"json": "values.fields", "file": "the lines of values.file"}.get(
+        topic.values.kind, f"values.size ({_shown(topic.values.size)})"
+    )
     if largest > BATCH_BYTES_MAX:
         raise UsageError(
             f"{place}: a batch may take {show_size(largest)}, above {show_size(BATCH_BYTES_MAX)}; "
@@ -586,15 +579,6 @@ def _check_segment(topic: Topic, offsets: int, offset_bytes: float, place: str) 
         raise UsageError(
             f"{place}: a segment may take {show_size(largest)}, above Kafka's 2 GiB for one file; "
             f"lower segment_bytes or narrow the ranges of the sizes"
-        )
-
-
-def _check_leader_epochs(topic: Topic, offsets: int, place: str) -> None:
-    each = topic.leader_epoch_offsets
-    if each and -(-offsets // each) > LEADER_EPOCHS_MAX:
-        raise UsageError(
-            f"{place}: leader_epoch_offsets ({each}) gives {-(-offsets // each)} leader epochs in a partition, above "
-            f"{LEADER_EPOCHS_MAX}; give at least {-(-offsets // LEADER_EPOCHS_MAX)}, or 0 for one epoch"
         )
 
 

@@ -10,8 +10,10 @@ from kfuzz.corpora.plan import Plan, batch_bytes_mean, offset_bytes_mean
 from kfuzz.corpora.segment import log_chunks
 from kfuzz.corpora.workload import GIB, MIB, Topic, Workload
 
-# A Spark task starts in about 30 ms, which is little beside the time for so many bytes.
+# A Spark task costs 20 ms, which is little beside the time for so many bytes.
 TASK_BYTES = GIB
+# Spark's driver remembers each task, so a corpus of 100 TiB has tasks of 5 GiB.
+TASKS_MAX = 20_000
 SAMPLE_BATCHES = 16
 SAMPLE_BYTES_MIN, SAMPLE_BYTES_MAX = 2 * MIB, 64 * MIB
 # Of one of Kafka's own topics.
@@ -51,14 +53,14 @@ class Prediction:
 
 def tasks_of(size: int, segments: int) -> int:
     """The number of tasks for a corpus of ``size`` bytes on a cluster that is not larger than it needs."""
-    return max(1, min(segments, -(-size // TASK_BYTES)))
+    return max(1, min(segments, TASKS_MAX, -(-size // TASK_BYTES)))
 
 
 def predict(plan: Plan) -> Prediction:
     """Predict what the corpus of ``plan`` takes. Its workload must be resolved. Takes about a second for each topic."""
     topics = []
     for planned in plan.topics:
-        offsets = sum(map(planned.offsets, planned.partitions))
+        offsets = sum(planned.counts)
         sampled, size, cpu_s = _sample(planned.topic, plan.workload)
         plain = round(offset_bytes_mean(planned.topic) * offsets)
         times = offsets / sampled

@@ -15,7 +15,7 @@ from threading import Event
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, sums_of
 from kfuzz.corpora.manifest import Row, codec_versions
-from kfuzz.corpora.own_log import OwnSynthesiser
+from kfuzz.corpora.own_log import OwnSynthesiser, snapshot_file
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.words import PHRASES
@@ -57,6 +57,8 @@ def write_segment(
             files.write(f"{segment.stem}.txnindex", [aborted])
         snapshot = encode(_known_producers(segment, segment_id, workload, making, cancelled))
         files.write(snapshot_name(segment.last_offset), [snapshot])
+        if beside_end := snapshot_file(segment):
+            files.write(beside_end[0], _until(cancelled, beside_end[1]))
         if labels := _labels(segment, making):
             # They are there before the log is.
             with Target.of(out).stage(LABELS, attempt) as beside:
@@ -93,6 +95,8 @@ def _known_producers(
     Every producer writes data to every full segment. So only a partition's last segment can lack some; then the segment
     before it is made once more, in memory, for the producer's last batches.
     """
+    if isinstance(making, OwnSynthesiser):
+        return ()
     found = _producers(making)
     if segment.index == 0:
         return found.values()
@@ -100,6 +104,7 @@ def _known_producers(
     lacking = {number for number in before.producer_ids if number not in found or found[number].last_offset < 0}
     if lacking:
         earlier = synthesiser(before, workload.index_interval_bytes)
+        assert isinstance(earlier, Synthesiser)
         for _ in _until(cancelled, _chunks(earlier)):
             pass
         known = _producers(earlier)

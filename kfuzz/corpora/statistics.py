@@ -415,7 +415,7 @@ def _values(sample: _Sample) -> Iterator[Check]:
         yield sample.share("values.null_share", int((without < 0).sum()), len(without), nulls)
     everything = np.concatenate([with_key, without]) if values.tombstone_share else without
     # The fields decide the size of JSON.
-    if values.kind != "json":
+    if not values.is_written:
         yield sample.spread("values.size", everything[everything >= 0], drawn(values.size))
 
 

@@ -64,15 +64,15 @@ from kfuzz.wire.io.sink cimport put_bytes, put_int8, put_int16, put_int32, put_i
 from kfuzz.wire.io.splitmix cimport mix
 from kfuzz.wire.records.record_batch cimport header_t, put_header
 
+from functools import lru_cache
 from hashlib import blake2b
 
 from kfuzz.corpora import zipf
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.hostile import hostile_of
-from kfuzz.corpora.json_values import program
 from kfuzz.corpora.partition_keys import own_keys, zipf_of
 from kfuzz.corpora.plan import value_bytes_max
-from kfuzz.corpora.workload import HASHING, KEY_FORMS
+from kfuzz.corpora.workload import HASHING, KEY_FORMS, program_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 
@@ -116,6 +116,12 @@ cdef struct record_t:
     int32_t key_size
     int32_t value_size
     int32_t header_count
+
+
+@lru_cache(maxsize=8)
+def writer_of(values):
+    """The writer of these values; it holds nothing of a segment."""
+    return JsonWriter(program_of(values))
 
 
 cdef inline int64_t size_of_small(int64_t value) noexcept nogil:
@@ -240,9 +246,9 @@ cdef class Synthesiser(Writers):
             self.fresh_bytes[i] = -1
         if topic.values.ratio:
             self.set_fresh(topic)
-        if topic.values.kind == "json":
+        if topic.values.is_written:
             self.is_json = True
-            self.json = JsonWriter(program(topic.values.fields))
+            self.json = writer_of(topic.values)
             self.json_values = Scratch.__new__(Scratch)
             reserve(&self.json_values.out, topic.batches.records.max * value_bytes_max(topic) + 8)
         self.header_share = threshold(topic.headers.share)

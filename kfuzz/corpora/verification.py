@@ -23,6 +23,7 @@ from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, file_s
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
+from kfuzz.corpora.own_log import snapshot_file
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic, Workload, parse
@@ -238,6 +239,9 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
                 suffixes = (".log", ".index", ".timeindex", ".txnindex")[: 4 if aborted[segment_id] else 3]
                 expected.update(base + suffix for suffix in suffixes)
                 expected.add(snapshot_name(bounds[-1][1]))
+                has_state = topics[directory.rpartition("-")[0]].things.snapshot
+                if has_state and (beside := snapshot_file(corpus.plan[segment_id])):
+                    expected.add(beside[0])
             segment_id += 1
         unexpected += [f"{directory}/{base}" for base in listing.files.keys() - expected]
         unexpected += [f"{directory}/{name}" for name in below]
@@ -356,6 +360,12 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
     for suffix, (expected, entry) in indexes.items():
         problems += _check_index(out, segment.path.removesuffix(".log") + suffix, expected, entry)
     problems += _check_snapshot(walk, segment, row, out)
+    if beside := snapshot_file(segment):
+        name, chunks = f"{segment.directory}/{beside[0]}", beside[1]
+        with out.view(name) as found:
+            # A file that is missing is reported with the others.
+            if found is not None and found != b"".join(map(bytes, chunks)):
+                problems.append(Problem(name, None, "snapshot-mismatch", "is not the state at the end of the log"))
     return problems
 
 

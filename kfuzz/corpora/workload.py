@@ -8,6 +8,7 @@ and the JSON Schema from these declarations. ``docs/corpora.md`` explains each k
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -15,7 +16,15 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from kfuzz.corpora.json_values import JSON_FIELDS, Field, check_fields, field_definitions
+from kfuzz.corpora.json_values import (
+    JSON_FIELDS,
+    Field,
+    Program,
+    check_fields,
+    field_definitions,
+    payload_program,
+    program,
+)
 from kfuzz.corpora.own_things import KINDS, Things, check_own
 from kfuzz.corpora.quantities import (
     LATER,
@@ -31,8 +40,8 @@ from kfuzz.corpora.quantities import (
 )
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes
-from kfuzz.forms import Form, ListOf, Wrong, choice, integer, matching, number, table_of
+from kfuzz.files import local_path, read_bytes
+from kfuzz.forms import TEXT, Form, ListOf, Wrong, choice, integer, matching, number, table_of
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
 from kfuzz.units import GIB, KIB, MIB, show_size
 
@@ -72,6 +81,10 @@ DAY_HOURS = 24
 # Shorter bursts would make a long table of the day.
 BURST_EVERY_S_MIN = 10
 RATIO_MIN, RATIO_MAX = 1.2, 8
+FILE_NAME = matching(r"[^\x00-\x1f]{1,4096}", "give the name of a file")
+LONG_BASE64 = re.compile("[A-Za-z0-9+/=]{1000,}")
+# The payload files of a workload. Executors get them with it.
+PAYLOAD_BYTES_MAX = 64 * MIB
 # Values with a ratio alternate fresh and repeated bytes in periods of this size.
 FRESH_PERIOD_BYTES = 512
 # The codecs that kfuzz can write messages of magic 0 and 1 with.
@@ -136,18 +149,34 @@ class Keys:
 class Values:
     """Record values: ``random`` bytes do not compress, ``text`` does; ``json`` is an object with ``fields``.
 
+    ``file`` has a value in each line; its path counts from the workload's folder. ``content`` is that file in base 64,
+    which kfuzz reads itself. ``draw`` chooses lines by the ``weight`` before a tab or in ``turn``, otherwise evenly.
+
     With a ``ratio``, random bytes and text repeat themselves just so much that the codec reaches that ratio.
     ``fresh_bytes`` says how much: the number of bytes in each 512 that repeat nothing. kfuzz finds it by measurement.
     Tombstones are null values of records with a key; ``null_share`` counts all records.
     """
 
     size: Annotated[Range, ranged(0, 8 * MIB)] = Range(100, 100)
-    kind: Annotated[str, choice("random", "text", "json")] = "random"
+    kind: Annotated[str, choice("random", "text", "json", "file")] = "random"
     fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
     ratio: Annotated[float, number(0, RATIO_MAX, places=2)] = 0.0
     fresh_bytes: Annotated[Weights, numbers(CODECS, 0, FRESH_PERIOD_BYTES)] = ()
     tombstone_share: Share = 0.0
     null_share: Share = 0.0
+    file: Annotated[str | None, FILE_NAME] = None
+    content: Annotated[str | None, TEXT] = None
+    draw: Annotated[str | None, choice("weight", "turn")] = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a program writes each value, so that sizes come from it."""
+        return self.kind in ("json", "file")
+
+
+def program_of(values: Values) -> Program:
+    """The program that writes these values, if :attr:`Values.is_written`."""
+    return program(values.fields) if values.kind == "json" else payload_program(values.content or "", values.draw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,12 +370,23 @@ def load(path: str | Path) -> Workload:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); name a workload in TOML") from None
-    return parse(text, str(path))
+    return parse(text, str(path), local_path(path).parent)
 
 
-def parse(text: str, name: str) -> Workload:
-    """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name."""
-    workload = read(load_toml(text, name, remedy="correct it there"), name)
+def parse(text: str, name: str, folder: Path | None = None) -> Workload:
+    """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name.
+
+    The files that it names are in ``folder``.
+    """
+    # A corpus keeps its workload with every default and all payloads, far larger than the file of a person.
+    workload = read(load_toml(text, name, remedy="correct it there", bytes_max=128 * TOML_BYTES_MAX), name)
+    topics = [
+        replace(topic, values=_with_content(topic.values, f"{name}: topics[{at}].values", folder))
+        for at, topic in enumerate(workload.topics)
+    ]
+    if sum(len(topic.values.content or "") for topic in topics) > PAYLOAD_BYTES_MAX * 4 // 3 + len(topics) * 4:
+        raise UsageError(f"{name}: the files of values have more than {show_size(PAYLOAD_BYTES_MAX)}; give less")
+    workload = replace(workload, topics=tuple(topics))
     for at, topic in enumerate(workload.topics):
         check_own(topic, f"{name}: topics[{at}]")
         _check_shares(topic, f"{name}: topics[{at}]")
@@ -374,6 +414,20 @@ def read(values: dict[str, Any], name: str) -> Workload:
         wrong.place = wrong.place.replace(".", ": ", 1)
         raise UsageError(wrong.sentence(name)) from None
     return made
+
+
+def _with_content(values: Values, place: str, folder: Path | None) -> Values:
+    """``values`` with the bytes of their file in place of its name."""
+    if values.file is None:
+        return values
+    if folder is None:
+        raise UsageError(
+            f"{place}.file is {values.file!r}, and this text is in no folder; name the file of the workload"
+        )
+    if values.kind not in ("random", "file") or values.content is not None:
+        raise UsageError(f"{place}.file gives the values already; remove kind and content")
+    data = read_bytes(folder / values.file, bytes_max=PAYLOAD_BYTES_MAX)
+    return replace(values, kind="file", file=None, content=base64.b64encode(data).decode())
 
 
 def _check_shares(topic: Topic, place: str) -> None:
@@ -440,11 +494,18 @@ def _check_values(values: Values, place: str) -> None:
             f"{place}.tombstone_share and null_share add up to {values.tombstone_share + values.null_share:.10g}; "
             "lower one of them until the sum is at most 1"
         )
+    if values.kind == "file":
+        try:
+            program_of(values)
+        except Wrong as wrong:
+            raise UsageError(wrong.sentence(f"{place}.file")) from None
+    elif values.draw or values.content:
+        raise UsageError(f"{place}.draw is about the lines of a file; name it with file, or remove draw and content")
+    if values.is_written and values.size != Values().size:
+        raise UsageError(f"{place}.size does not apply to {values.kind} values, which have their own sizes; remove it")
     if values.kind == "json":
         if not values.fields:
             raise UsageError(f'{place}.fields is empty; list fields, such as {{ name = "id", type = "counter" }}')
-        if values.size != Values().size:
-            raise UsageError(f"{place}.size does not apply to JSON, whose size comes from its fields; remove it")
         check_fields(values.fields, f"{place}.fields")
     elif values.fields:
         raise UsageError(f'{place}.fields needs the kind "json", not "{values.kind}"; set kind or remove fields')
@@ -460,8 +521,10 @@ def _check_ratio(topic: Topic, place: str) -> None:
         raise UsageError(
             f"{place}.ratio is {values.ratio:g}; give {RATIO_MIN} to {RATIO_MAX}, or 0 to leave it to the kind"
         )
-    if values.kind == "json":
-        raise UsageError(f'{place}.ratio does not apply to JSON; remove it, or choose the kind "random" or "text"')
+    if values.is_written:
+        raise UsageError(
+            f'{place}.ratio does not apply to {values.kind} values; remove it, or choose the kind "random" or "text"'
+        )
     if not topic.compressing_codecs:
         raise UsageError(f"{place}.ratio needs a codec; choose one in batches.codecs, or remove ratio")
     missing = [codec for codec in topic.compressing_codecs if codec not in dict(values.fresh_bytes)]
@@ -545,6 +608,9 @@ def _items(value: Any) -> list[tuple[str, Any]]:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, str) and LONG_BASE64.fullmatch(value):
+        # Python reads a literal string at once, and the other kind character by character.
+        return f"'{value}'"
     if isinstance(value, Range):
         return f"{{ min = {value.min}, max = {value.max}, skew = {value.skew} }}"
     if is_dataclass(value):

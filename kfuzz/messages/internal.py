@@ -115,8 +115,8 @@ def encode_internal(
 ) -> tuple[bytes | None, bytes | None]:
     """The key and the value of a record of ``topic``, from values as ``messages.encode`` takes them.
 
-    ``name`` is that of its definitions, without ``Key``, ``Value`` or ``Record``. ``version`` is that of the value, and
-    a value of None is a tombstone. In a topic whose records have no keys, ``key`` is empty. Raises like
+    ``name`` is that of its definitions, without ``Key``, ``Value`` or ``Record``. ``version`` is that of the value; a
+    value of None is a tombstone. In a topic whose records have no keys, ``key`` is empty. Raises like
     ``messages.encode``.
 
     >>> from kfuzz.messages.internal import encode_internal

@@ -226,13 +226,13 @@ class ProbedBroker:
         topic = f"{self._settings.prefix}-{self._token}-{self._numbers}"
         self._topics.append(topic)
         try:
-            await self._cluster.create({topic: count + 1}, self._base | config)
+            await self._cluster.create({topic: (count + 1, self._base | config)})
         except BrokerError:
             # With these settings, topics were created before.
             if not self._base or self._numbers > 1:
                 raise
             # Not every broker knows Kafka's settings.
-            await self._cluster.create({topic: count + 1}, config)
+            await self._cluster.create({topic: (count + 1, config)})
             self._base = {}
             self.notes.append("the broker refuses topics with " + " and ".join(BASE) + ", so defaults were used")
         self._topic, self._free = topic, list(range(1, count + 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -47,6 +47,7 @@ class Settings(Access):
       (ms) at which the replay begins; None takes the lowest of the partitions' first batches.
     - ``duration_s``, ``records``: bounds; None is no bound.
     - ``restamp``: whether the newest timestamp of a batch becomes the time at which it is due.
+    - ``verify``: whether consumers read what is sent, and check it; ``check_history``: also once more afterwards.
     - ``loop``: whether the log is sent again and again.
     - ``convert``: whether to rewrite batches that a broker refuses, if possible.
     - ``names``: other topics to send to, by the log's topic.
@@ -62,6 +63,8 @@ class Settings(Access):
     duration_s: float | None = None
     records: int | None = None
     restamp: bool = False
+    verify: bool = False
+    check_history: bool = False
     loop: bool = False
     convert: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
@@ -83,6 +86,22 @@ class Settings(Access):
             raise UsageError(f"records is {self.records}; it must be 0 or more")
         if self.speed is not None and self.rate != Rate():
             raise UsageError("a rate and a speed exclude each other; give one of them")
+
+    def wanted(self, places: Iterable[tuple[str, int]]) -> dict[str, int]:
+        """How many partitions each topic of the broker must have, for these topics and partitions.
+
+        ``UsageError`` if two of the topics would become one, or if ``names`` has another one.
+        """
+        wanted: dict[str, int] = {}
+        sources: dict[str, str] = {}
+        for topic, partition in places:
+            name = self.names.get(topic, topic)
+            if sources.setdefault(name, topic) != topic:
+                raise UsageError(f"topics {sources[name]} and {topic} would both go to {name}; give each its own name")
+            wanted[name] = max(wanted.get(name, 0), partition + 1)
+        if unknown := sorted(self.names.keys() - set(sources.values())):
+            raise UsageError(f"there is no topic {unknown[0]} that could go to {self.names[unknown[0]]}; check it")
+        return wanted
 
 
 def parse_name(text: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Makes what a load sends: the batches of a workload, in memory and without end.
 
-Their bytes are those of a corpus of this workload, in the order of the offsets. The workload first loses
-all that a producer cannot send: messages of old formats, hostile batches, and the marks of the log cleaner.
+Their bytes are those of a corpus of this workload, in the order of the offsets. The workload first loses all that
+a producer cannot send: messages of old formats, hostile batches, and the marks of the log cleaner.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEFAULT_PRODUCER: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The part of a workload to make: ``topics`` is a glob. ``name`` names the workload in errors.
+    """The part of a workload to send: ``topics`` is a glob. ``name`` names the workload in errors.
 
     ``part`` and ``parts``: only every ``parts``-th partition, beginning with number ``part``.
     """
@@ -64,16 +64,16 @@ def load_sources(load: Load, settings: Settings) -> tuple[list[Source], dict[str
     chosen = [one for one in plan.topics if fnmatchcase(one.topic.name, load.topics)]
     own_rates = load.arrivals == "workload" and settings.rate == Rate()
     parts = [(one, number) for one in chosen for number in one.partitions]
-    weights = [one.topic.timestamps.records_per_second if own_rates else one.offsets(number) for one, number in parts]
+    weights = [one.topic.timestamps.records_per_second if own_rates else one.counts[number] for one, number in parts]
     total = sum(weights)
     if own_rates:
         settings = replace(settings, rate=Rate(records_per_s=total))
     elif load.arrivals != "constant" and settings.rate == Rate():
         raise UsageError(f"arrivals {load.arrivals!r} need a rate; add --rate, such as --rate 50k")
-    wanted = {settings.names.get(one.topic.name, one.topic.name): one.topic.partitions for one in chosen}
+    wanted = settings.wanted((one.topic.name, one.topic.partitions - 1) for one in chosen)
     sources = []
     for weight, (one, number) in zip(weights, parts, strict=True):
-        first = one.first_id_of(number)
+        first = one.first_ids[number]
         name = settings.names.get(one.topic.name, one.topic.name)
         steps = _steps(plan, range(first, first + one.segments(number)), idempotent=settings.acks == ALL)
         sources.append(Source(name, number, steps, weight / total, _gap(load, one.topic, number)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copyreg
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import asdict, astuple, dataclass, field, fields, is_dataclass
 from typing import Any, Final
 
 from kfuzz.errors import needs
@@ -31,7 +32,14 @@ def new_histogram() -> Any:
     """An empty histogram of latencies in µs."""
     from hdrh.histogram import HdrHistogram
 
+    copyreg.pickle(HdrHistogram, lambda one: (_decoded, (one.encode(),)))
     return HdrHistogram(1, LATENCY_US_MAX, DIGITS)
+
+
+def _decoded(text: bytes) -> Any:
+    histogram = new_histogram()
+    histogram.decode_and_add(text)
+    return histogram
 
 
 def percentiles_ms(histogram: Any) -> dict[str, float]:
@@ -133,21 +141,70 @@ class Second:
 
 
 @dataclass
+class Level:
+    """The records that the consumers of one isolation read, and those that were not as they were sent.
+
+    - ``lost``: acknowledged, and not read; in read_committed, only if their transaction was committed.
+    - ``twice``: read again. ``twice_idempotent`` is the part of it whose producer is idempotent.
+    - ``reordered``: read after later ones of their partition.
+    - ``wrong``: with other bytes than those that were sent. ``foreign``: never sent.
+    - ``aborted``: of a transaction that was aborted, and read in read_committed.
+    - ``went_back``: read, and later no longer in the log.
+    """
+
+    read: int = 0
+    lost: int = 0
+    twice: int = 0
+    twice_idempotent: int = 0
+    reordered: int = 0
+    wrong: int = 0
+    foreign: int = 0
+    aborted: int = 0
+    went_back: int = 0
+    latency: Any = field(default_factory=new_histogram)
+
+    def faults(self) -> dict[str, int]:
+        """The counts of what is not as it was sent, without those that are 0."""
+        return {one: count for one, count in self.to_json().items() if one in FAULTS and count}
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts, and the latency from when batches were due until they were read."""
+        counts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "latency"}
+        return {**counts, "latency_ms": percentiles_ms(self.latency)}
+
+
+# The counts of a level that a report has a sentence for.
+FAULTS: Final = {
+    "lost": "lost though acknowledged",
+    "twice": "read twice",
+    "twice_idempotent": "read twice though their producer is idempotent",
+    "reordered": "read after later ones",
+    "wrong": "with wrong bytes",
+    "foreign": "that were never sent",
+    "aborted": "of aborted transactions",
+    "went_back": "gone after they were read",
+}
+
+
+@dataclass
 class Report:
     """The counts of a run, by topic of the broker.
 
     ``failure`` is the sentence that ended it early, if one did. ``signal`` is the number of the signal that ended it,
     or 0. ``began`` is when the first batch could be sent, in seconds since 1970, and ``seconds`` how long it took.
-    ``target`` is the rate that was asked for. ``late_s`` says how late the partition was that was the latest when the
-    run ended. ``short_s`` is the time that was asked for, if the log ended before it. ``by_second`` counts from the
-    beginning.
+    ``target`` is the rate that was asked for, and ``reached`` that of the parts together. ``late_s`` says how late the
+    latest partition was when the run ended. ``short_s`` is the time that was asked for, if the log ended before it.
+    ``by_second`` counts from the beginning. ``levels`` has what consumers read, by isolation; those that read again
+    afterwards have names of their own. A report can be pickled.
     """
 
     topics: dict[str, TopicReport] = field(default_factory=dict)
     target: Rate = field(default_factory=Rate)
+    reached: Rate = field(default_factory=Rate)
     late_s: float = 0.0
     short_s: float | None = None
     by_second: dict[int, Second] = field(default_factory=dict)
+    levels: dict[str, Level] = field(default_factory=dict)
     began: float = 0.0
     seconds: float = 0.0
     throttled_ms: int = 0
@@ -192,40 +249,23 @@ class Report:
     @property
     def is_clean(self) -> bool:
         """Whether everything that was reached was sent, once, in order and at its rate."""
-        return not (self.failure or self.is_late) and not any(
+        if self.failure or self.is_late or any(level.faults() for level in self.levels.values()):
+            return False
+        return not any(
             topic.refused or topic.failed or topic.reordered or topic.repeated or topic.transactions["failed"]
             for topic in self.topics.values()
         )
 
     def add(self, other: Report) -> None:
         """Add the report of another part. The time is that from the first beginning to the last end."""
-        for name, theirs in other.topics.items():
-            ours = self.topic(name)
-            for kind in ("sent", "converted", "dropped"):
-                getattr(ours, kind).add(*getattr(theirs, kind))
-            for reason, count in theirs.refused.items():
-                ours.refused.setdefault(reason, Count()).add(*count)
-            for place, count in theirs.failed.items():
-                ours.failed.setdefault(place, Count()).add(*count)
-            ours.retried += theirs.retried
-            ours.transactions += theirs.transactions
-            ours.reordered += theirs.reordered
-            ours.repeated += theirs.repeated
-            ours.latency.add(theirs.latency)
-        rates = (self.target, other.target)
-        self.target = Rate(*(sum(filter(None, pair)) or None for pair in zip(*map(astuple, rates), strict=True)))
+        for one in ("topics", "target", "reached", "by_second", "levels", "throttled_ms", "reconnects"):
+            setattr(self, one, _sum(getattr(self, one), getattr(other, one)))
         self.late_s = max(self.late_s, other.late_s)
         self.short_s = self.short_s or other.short_s
-        for at, second in other.by_second.items():
-            mine = self.by_second.setdefault(at, Second())
-            mine.answered += second.answered
-            mine.latencies_us += second.latencies_us
         if other.began:
             end = max(self.began + self.seconds, other.began + other.seconds)
             self.began = min(self.began or other.began, other.began)
             self.seconds = end - self.began
-        self.throttled_ms += other.throttled_ms
-        self.reconnects += other.reconnects
         self.signal = self.signal or other.signal
         self.failure = self.failure or other.failure
 
@@ -239,44 +279,16 @@ class Report:
             "records_per_s": round(sent.records / seconds, 1),
             "bytes_per_s": round(sent.bytes / seconds, 1),
             "target": asdict(self.target),
+            "reached": asdict(self.reached),
             "late_s": round(self.late_s, 3),
             "log_ended_before_s": self.short_s,
+            "levels": {name: level.to_json() for name, level in self.levels.items()},
             "throttled_ms": self.throttled_ms,
             "reconnects": self.reconnects,
             "interrupted": self.interrupted,
             "failure": self.failure,
             "topics": {name: topic.to_json() for name, topic in sorted(self.topics.items())},
         }
-
-    # -- between processes
-
-    def packed(self) -> dict[str, Any]:
-        """The report as JSON with the whole histograms, for :meth:`unpacked` in another process."""
-        packed = {**self.to_json(), "signal": self.signal, "began": self.began, "short_s": self.short_s}
-        packed["by_second"] = [(at, one.answered, one.latencies_us.tolist()) for at, one in self.by_second.items()]
-        for name, topic in self.topics.items():
-            packed["topics"][name]["histogram"] = topic.latency.encode().decode("ascii")
-        return packed
-
-    @staticmethod
-    def unpacked(packed: Mapping[str, Any]) -> Report:
-        """The report from :meth:`packed`."""
-        report = Report(**{one.name: packed[one.name] for one in fields(Report) if one.name != "topics"})
-        report.target = Rate(**packed["target"])
-        report.by_second = {at: Second(count, array("q", those)) for at, count, those in packed["by_second"]}
-        for name, told in packed["topics"].items():
-            topic = report.topic(name)
-            topic.sent, topic.converted, topic.dropped = (
-                Count(**told[one]) for one in ("sent", "converted", "dropped")
-            )
-            topic.refused = {reason: Count(**count) for reason, count in told["refused"].items()}
-            for row in told["failed"]:
-                count = Count(row["batches"], row["records"], row["bytes"])
-                topic.failed[row["partition"], row["error"]] = count
-            topic.retried, topic.transactions = Counter(told["retried"]), Counter(told["transactions"])
-            topic.reordered, topic.repeated = told["reordered_records"], told["repeated_records"]
-            topic.latency.decode_and_add(told["histogram"].encode("ascii"))
-        return report
 
     # -- text
 
@@ -289,9 +301,13 @@ class Report:
             f"({sent.records / seconds:.0f} records/s, {sent.bytes / 1e6 / seconds:.1f} MB/s)"
         )
         if self.target != Rate():
-            yield self._reached(seconds)
+            yield self._rates()
         for name, topic in sorted(self.topics.items()):
             yield from _topic_lines(name, topic)
+        for name, level in self.levels.items():
+            faults = ", ".join(f"{count} {FAULTS[fault]}" for fault, count in level.faults().items())
+            told = _latency_words(level.latency)
+            yield f"{name}: {level.read} records read: {faults or 'all as they were sent'}{told}"
         if self.short_s is not None:
             yield f"the log ended after {self.seconds:.1f} s of {self.short_s:g} s; add --loop to send it again"
         if self.reconnects:
@@ -303,25 +319,45 @@ class Report:
         elif self.interrupted:
             yield "ended early: interrupted"
 
-    def _reached(self, seconds: float) -> str:
-        target, sent = self.target, self.sent
+    def _rates(self) -> str:
+        target, reached = self.target, self.reached
         if target.bytes_per_s is not None:
-            reached = f"target {target.bytes_per_s / 1e6:,.1f} MB/s, reached {sent.bytes / 1e6 / seconds:,.1f} MB/s"
+            words = f"target {target.bytes_per_s / 1e6:,.1f} MB/s, reached {(reached.bytes_per_s or 0) / 1e6:,.1f} MB/s"
         else:
-            reached = f"target {target.records_per_s:,.0f}/s, reached {sent.records / seconds:,.0f}/s"
-        return reached + (
+            words = f"target {target.records_per_s:,.0f}/s, reached {reached.records_per_s or 0:,.0f}/s"
+        return words + (
             f"; the rate was not reached: at the end, batches were {self.late_s:.1f} s late" if self.is_late else ""
         )
+
+
+def _sum(ours: Any, theirs: Any) -> Any:
+    """The sum of two values of a report, which may change the first one."""
+    if isinstance(ours, Rate):
+        return Rate(*map(_sum, astuple(ours), astuple(theirs)))
+    if is_dataclass(ours):
+        for one in fields(ours):
+            setattr(ours, one.name, _sum(getattr(ours, one.name), getattr(theirs, one.name)))
+    elif isinstance(ours, dict):
+        for key, value in theirs.items():
+            ours[key] = _sum(ours[key], value) if key in ours else value
+    elif hasattr(ours, "get_total_count"):
+        ours.add(theirs)
+    else:
+        return ours + theirs if ours and theirs else ours or theirs
+    return ours
 
 
 def _counted(count: Count) -> str:
     return f"{counted(count.batches, 'batch', 'batches')}, {count.records} records, {count.bytes / 1e6:.1f} MB"
 
 
+def _latency_words(latency: Any) -> str:
+    words = ", ".join(f"{point} {value:.3g}" for point, value in percentiles_ms(latency).items())
+    return words and f"; latency in ms: {words}"
+
+
 def _topic_lines(name: str, topic: TopicReport) -> Iterator[str]:
-    latency = topic.latency_ms()
-    told = ", ".join(f"{point} {value:.3g}" for point, value in latency.items())
-    yield f"{name}: {_counted(topic.sent)}" + (f"; latency in ms: {told}" if latency else "")
+    yield f"{name}: {_counted(topic.sent)}{_latency_words(topic.latency)}"
     if topic.transactions:
         yield f"{name}: transactions: " + ", ".join(f"{n} {how}" for how, n in sorted(topic.transactions.items()))
     if topic.converted.batches:

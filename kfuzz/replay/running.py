@@ -8,17 +8,18 @@ import itertools
 import signal
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.client.cluster import Cluster, ClusterFailed
+from kfuzz.client.cluster import Cluster, ClusterFailed, asked
 from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.replay.batches import Batch, Part, Step, find_parts, steps
-from kfuzz.replay.choices import Settings
+from kfuzz.replay.choices import Rate, Settings
+from kfuzz.replay.history import History, Verification
 from kfuzz.replay.made import Load, load_sources
 from kfuzz.replay.pace import Bounds, Pace
 from kfuzz.replay.report import Report, require_histogram
@@ -46,7 +47,7 @@ def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int
         settings = replace(settings, first_timestamp=_first([begun for begun, _ in started]))
         walks = [itertools.chain(begun, rest) for begun, rest in started]
     total = sum(part.size for part in parts) or 1
-    wanted = wanted_partitions(parts, settings)
+    wanted = settings.wanted((part.topic, part.partition) for part in parts)
     sources = [
         Source(settings.names.get(part.topic, part.topic), part.partition, walk, part.size / total)
         for part, walk in zip(parts, walks, strict=True)
@@ -73,16 +74,20 @@ def send(
 
 def prepare_topics(parts: Sequence[Part], settings: Settings) -> None:
     """Check that the broker has the topics with their partitions, or create them; ``UsageError`` as :func:`replay`."""
-    wanted = wanted_partitions(parts, settings)
+    prepare(settings.wanted((part.topic, part.partition) for part in parts), settings)
+
+
+def prepare(wanted: Mapping[str, int], settings: Settings) -> None:
+    """Check that the broker has at least these partitions of topics, or create them; ``UsageError`` as above."""
     try:
-        asyncio.run(_asked(settings, lambda cluster: cluster.prepare(wanted)))
+        asyncio.run(asked(settings, lambda cluster: cluster.prepare(wanted)))
     except ClusterFailed as error:
         raise UsageError(f"{error}") from None
 
 
 def give(settings: Settings, topic: str, batches: Sequence[bytes]) -> None:
     """Make a topic of one partition with these batches. ``UsageError`` as for :func:`replay`."""
-    asyncio.run(_asked(settings, lambda cluster: cluster.create({topic: 1}, {})))
+    asyncio.run(asked(settings, lambda cluster: cluster.create({topic: (1, {})})))
     if not batches:
         return
     with tempfile.TemporaryDirectory() as place:
@@ -90,33 +95,6 @@ def give(settings: Settings, topic: str, batches: Sequence[bytes]) -> None:
         log.parent.mkdir()
         log.write_bytes(b"".join(batches))
         replay(find_parts(place), settings)
-
-
-async def _asked(settings: Settings, ask: Callable[[Cluster], Awaitable[None]]) -> None:
-    """Ask the brokers something over connections of its own."""
-    cluster = Cluster(settings, lambda: None)
-    try:
-        await cluster.open()
-        await ask(cluster)
-    finally:
-        await cluster.close()
-
-
-def wanted_partitions(parts: Sequence[Part], settings: Settings) -> dict[str, int]:
-    """How many partitions each topic of the broker must have.
-
-    ``UsageError`` if two topics of the log would become one, or if ``settings.names`` has one that the log lacks.
-    """
-    wanted: dict[str, int] = {}
-    sources: dict[str, str] = {}
-    for part in parts:
-        name = settings.names.get(part.topic, part.topic)
-        if sources.setdefault(name, part.topic) != part.topic:
-            raise UsageError(f"topics {sources[name]} and {part.topic} would both go to {name}; give each its own name")
-        wanted[name] = max(wanted.get(name, 0), part.partition + 1)
-    if unknown := sorted(settings.names.keys() - set(sources.values())):
-        raise UsageError(f"the log has no topic {unknown[0]} that could go to {settings.names[unknown[0]]}; check it")
-    return wanted
 
 
 def first_timestamp(parts: Sequence[Part], settings: Settings) -> int:
@@ -170,6 +148,8 @@ async def _send(
         report.reconnects += 1
 
     cluster = Cluster(settings, count_reconnect)
+    histories: dict[tuple[str, int], History] = {}
+    verification: Verification | None = None
     try:
         try:
             async with asyncio.timeout(settings.duration_s):
@@ -177,6 +157,10 @@ async def _send(
                 await cluster.prepare(wanted)
         except TimeoutError:
             raise UsageError(f"no broker was ready within {settings.duration_s:g} s, so nothing was sent") from None
+        if settings.verify or settings.check_history:
+            histories = {(source.topic, source.partition): History() for source in sources}
+            verification = Verification(cluster, histories)
+            await verification.begin()
         bounds = Bounds(settings, settings.first_timestamp or 0)
         senders = [
             Sender(
@@ -188,6 +172,7 @@ async def _send(
                 source.partition,
                 number % settings.connections,
                 source.steps,
+                histories.get((source.topic, source.partition)),
             )
             for number, source in enumerate(sources)
         ]
@@ -211,12 +196,21 @@ async def _send(
                 await _run_all([_drained(cluster, report)], cluster, end, report, progress)
             timer.cancel()
         report.seconds = time.monotonic() - bounds.began
+        report.reached = Rate(report.sent.records / report.seconds, report.sent.bytes / report.seconds)
+        if verification is not None:
+            report.levels = verification.levels
+            try:
+                await verification.finish(again=settings.check_history)
+            except KfuzzError as error:
+                report.failure = report.failure or f"what was sent could not be read back: {error}"
         if bounds.stopped is not None:
             due = [sender.pace.due for sender in senders if not sender.ended and sender.pace.due is not None]
             report.late_s = max(0.0, bounds.stopped - min(due, default=inf))
         elif report.failure is None:
             report.short_s = settings.duration_s
     finally:
+        if verification is not None:
+            await verification.close()
         await cluster.close()
     return report
 
@@ -249,8 +243,8 @@ async def _run_all(
             if running and cluster.ended.is_set():
                 deadline = deadline or time.monotonic() + DRAIN_S
                 if time.monotonic() > deadline:
-                    left = f"the brokers have not answered {DRAIN_S:g} s after the end"
-                    report.failure = report.failure or f"{left}, so some batches may have arrived that are not counted"
+                    left = f"the brokers have not answered {DRAIN_S:g} s after the end{cluster.trouble}"
+                    report.failure = report.failure or f"{left}; some batches may have arrived that are not counted"
                     break
     finally:
         for task in running:

@@ -32,6 +32,7 @@ from kfuzz.client.protocol import (
 from kfuzz.mapped import require_whole
 from kfuzz.replay.batches import EMPTY, Batch, Left, Marker, Step, set_newest, set_producer
 from kfuzz.replay.choices import Settings
+from kfuzz.replay.history import ABORTED, ACKNOWLEDGED, COMMITTED, History
 from kfuzz.replay.pace import Gap, Pace
 from kfuzz.replay.report import LATENCY_US_MAX, Count, Report, TopicReport
 
@@ -60,6 +61,8 @@ class Producer:
     id: int = -1
     epoch: int = -1
     next_sequence: int = 0
+    # The batches of its transaction, for the history.
+    numbers: list[int] = field(default_factory=list)
     known: bool = False
     open: bool = False
     lost: bool = False
@@ -106,6 +109,7 @@ class Sender:
     partition: int
     connection: int
     steps: Iterator[Step]
+    history: History | None = None
     passed_bytes: int = 0
     _link: Link | None = None
     _forms: dict[tuple[str | None, int], ProduceForm] = field(default_factory=dict)
@@ -171,6 +175,10 @@ class Sender:
         if self.settings.restamp:
             late_s = 0.0 if self.pace.due is None else time.monotonic() - self.pace.due
             set_newest(batch.data, round((time.time() - late_s) * 1000))
+        if self.history is not None:
+            self.history.add(batch, self.pace.due or time.monotonic())
+            if producer is not None and producer.transactional_id is not None:
+                producer.numbers.append(self._numbers)
         return await self._send(Sent(self._numbers, batch, producer, self.pace.due))
 
     def _fail(self, batch: Batch, error: str) -> None:
@@ -290,6 +298,8 @@ class Sender:
 
     def _acknowledged(self, sent: Sent, now: float | None) -> None:
         topic, batch = self.topic_report, sent.batch
+        if self.history is not None:
+            self.history.mark([sent.number], ACKNOWLEDGED)
         if sent.producer is not None:
             sent.producer.known = True
         topic.sent.add(1, batch.records, len(batch.data))
@@ -418,6 +428,7 @@ class Sender:
 
     async def _close(self, producer: Producer, how: str) -> None:
         assert producer.transactional_id is not None
+        numbers, producer.numbers = producer.numbers, []
         if producer.lost:
             self.topic_report.transactions["failed"] += 1
             producer.id, producer.next_sequence, producer.open, producer.lost = -1, 0, False, False
@@ -436,6 +447,8 @@ class Sender:
             producer.id, producer.next_sequence = -1, 0
         else:
             self.topic_report.transactions[how] += 1
+            if self.history is not None:
+                self.history.mark(numbers, COMMITTED if how == "committed" else ABORTED)
         producer.open = False
 
     async def _finish(self) -> None:

@@ -23,6 +23,7 @@ from kfuzz.conformance.report import differences
 from kfuzz.corpora import summary
 from kfuzz.corpora.generation import claimed, planned
 from kfuzz.corpora.manifest import Manifest
+from kfuzz.corpora.prediction import TASKS_MAX
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load
 from kfuzz.display import progress
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 
 CAUSES_SHOWN: Final = 20
-TASKS_MAX: Final = 20_000
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
@@ -94,6 +94,7 @@ def replay_main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--topics", default="*", metavar="GLOB", help="only these topics of the log")
     parser.add_argument("--topic", action="append", default=[], metavar="A=B", help="send topic A to topic B")
     parser.add_argument("--create", action="store_true", help="create missing topics, with retention.ms=-1")
+    parser.add_argument("--loop", action="store_true", help="send the log again and again, until a bound ends it")
     parser.add_argument("--convert", action="store_true", help="rewrite batches that a broker refuses")
     parser.add_argument("--connections", type=int, default=1, help="of each task to each broker (default: 1)")
     parser.add_argument("--in-flight", type=int, default=5, help="requests of a connection without an answer yet")
@@ -349,8 +350,10 @@ def _settings(options: argparse.Namespace) -> Settings:
 
     password = os.environ.get("KFUZZ_PASSWORD", "")
     tls = options.tls or options.tls_ca is not None
+    bootstrap, *others = replay.Address.parse_all(options.bootstrap)
     return replay.Settings(
-        replay.Address.parse(options.bootstrap),
+        bootstrap,
+        others=tuple(others),
         security=replay.Security(tls, options.tls_ca, options.user, password, tuple(options.allow_plain)),
         connections=options.connections,
         in_flight=options.in_flight,
@@ -360,6 +363,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         speed=replay.parse_speed(options.speed) if options.speed else None,
         duration_s=replay.parse_duration(options.duration) if options.duration else None,
         records=options.records,
+        loop=options.loop,
         convert=options.convert,
         create=options.create,
         names=dict(map(replay.parse_name, options.topic)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import base64
+import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -83,7 +84,7 @@ def replay(
     total = Report()
     packed: list[Any] = reports.column("report").to_pylist()
     for report in packed:
-        total.add(Report.unpacked(json.loads(report)))
+        total.add(pickle.loads(base64.b64decode(report)))
     return total
 
 
@@ -92,7 +93,9 @@ def _task(path: str, topics: str, made: Sequence[Share]) -> Task:
 
     def work(shares: Iterator[int]) -> Iterator[list[dict[str, Any]]]:
         for number in shares:
-            yield [{"task": number, "report": json.dumps(_sent(path, topics, made[number]).packed())}]
+            yield [
+                {"task": number, "report": base64.b64encode(pickle.dumps(_sent(path, topics, made[number]))).decode()}
+            ]
 
     return task_of(REPORT, work)
 

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kfuzz import errors
-from kfuzz.corpora.prediction import tasks_of
+from kfuzz.corpora.prediction import TASKS_MAX, tasks_of
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
 from kfuzz.spark.rows import Task, ddl
@@ -31,8 +31,6 @@ __all__ = ["cores", "default_tasks", "reason", "run", "session", "session_of_our
 
 # A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
-# The driver remembers each task, so a corpus of 100 TiB has tasks of 5 GiB.
-TASKS_MAX = 20_000
 POLL_S = 0.25
 # How long to wait for an interrupted job to end before the session is stopped.
 CANCEL_S = 5.0
@@ -40,12 +38,14 @@ CANCEL_S = 5.0
 # Python worker 2 s later.
 KILL_S = 10.0
 # Finds errors in the text of a failed job: the exception's type, without its module, and its message.
-TOLD = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+TOLD = re.compile(r"^(?:Caused by: )?(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 # Python's variable for what -P does.
 PYTHON_SAFE_PATH = "PYTHONSAFEPATH"
 SAFE_PATH_IS_OURS = "KFUZZ_SAFE_PATH"
 LOG_LEVEL = "spark.log.level"
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
+# Java's words where a worker cannot be started, at the end of a longer line.
+NO_PYTHON = re.compile(r'Cannot run program "([^"\n]*)": (.+)$', re.MULTILINE)
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -302,6 +302,11 @@ def _cancel(spark: SparkSession) -> None:
 
 def reason(text: str) -> str:
     """The cause of a failed job, from the text of pyspark's exception."""
+    if lost := NO_PYTHON.search(text):
+        return (
+            f"the executors cannot start {lost[1]!r} ({lost[2].strip()}); set spark.pyspark.python, or PYSPARK_PYTHON, "
+            "to a Python that every executor has"
+        )
     told = [(kind, message.strip()) for kind, message in TOLD.findall(text)]
     causes = [(kind, message) for kind, message in told if kind not in ("PythonException", "SparkException")]
     if not causes:

@@ -5,9 +5,7 @@ The broker has Kafka's default retention, and looks for old segments all the tim
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import struct
 import subprocess
 import time
@@ -19,7 +17,6 @@ import pytest
 from conftest import require_kafka_build
 from made_corpora import run
 from ready_workloads import clean
-from signals import KFUZZ
 
 from kfuzz import logs
 from kfuzz.conformance.broker.real import Broker
@@ -133,7 +130,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         corpora[name] = folder / name
         generate(workload, corpora[name])
     with Broker(SETTINGS, log_levels=LOG_LEVELS) as broker:
-        run_topic_script(broker, corpora["mixed"], folder)
+        assert run("install", corpora["mixed"], "--bootstrap", f"127.0.0.1:{broker.port}") == 0
         for name, out in corpora.items():
             if name != "mixed":
                 create_topics(broker, out, with_config=name != "doomed")
@@ -172,29 +169,8 @@ def contents(data: Path, corpora: dict[str, Path]) -> dict[str, bytes]:
     return {path.relative_to(data).as_posix(): path.read_bytes() for path in paths}
 
 
-def run_topic_script(broker: Broker, out: Path, folder: Path) -> None:
-    """The script as a person runs it; ``kafka-topics.sh`` is what Kafka's distribution has under that name."""
-    tool = folder / "bin" / "kafka-topics.sh"
-    tool.parent.mkdir()
-    command = shlex.join(broker.tool("org.apache.kafka.tools.TopicCommand"))
-    tool.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-    tool.chmod(0o755)
-    argv = [*KFUZZ, "corpus", "install", str(out), "--topic-script"]
-    script = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    (folder / "create-topics.sh").write_text(script)
-    done = subprocess.run(
-        ["sh", "create-topics.sh", f"127.0.0.1:{broker.port}"],
-        cwd=folder,
-        text=True,
-        capture_output=True,
-        timeout=120,
-        env={**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def create_topics(broker: Broker, out: Path, *, with_config: bool) -> None:
-    """The same topics as the script's, without a Java process for each."""
+    """The same topics as those of `install --bootstrap`, also without their settings."""
     for topic in topic_settings(open_finished(out)):
         request = {"operation": "create-topic", "topic": topic.name, "partitions": topic.partitions}
         answer = broker.ask({**request, "config": topic.config if with_config else {}})

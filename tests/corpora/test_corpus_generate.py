@@ -19,8 +19,9 @@ from kfuzz.corpora.generation import generate, prepare, publish
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.workload import KIB, Workload, load
+from kfuzz.corpora.workload import KIB, Batches, Values, Workload, load
 from kfuzz.errors import UsageError
+from kfuzz.storage import LocalTarget
 
 WORKLOAD = Workload(topics=(ABORTING,), size=512 * KIB, segment_bytes=128 * KIB)
 
@@ -74,6 +75,19 @@ def test_a_corpus_that_the_disk_cannot_hold_is_refused_before_anything_is_writte
         UsageError, match=r"takes 1024 PiB, but \d+ B are free there; lower size or name a directory on another disk"
     ):
         generate(WORKLOAD.resized(1 << 60), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_size_of_a_compressed_corpus_is_predicted_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = replace(WORKLOAD.topics[0], values=Values(kind="text"), batches=Batches(codecs=(("zstd", 1),)))
+    workload = replace(WORKLOAD, topics=(topic,))
+    monkeypatch.setattr(LocalTarget, "free_bytes", lambda self: workload.size * 3 // 4)
+    generate(workload, tmp_path / "fits")
+    monkeypatch.setattr(LocalTarget, "free_bytes", lambda self: workload.size // 10)
+    with pytest.raises(UsageError, match=r"takes \d+ B, but \d+ B are free there"):
+        generate(workload, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -14,15 +14,18 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from irregular import IRREGULAR, kinds
 from made_corpora import once, run
+from replay.fake_broker import FakeBroker
 
 from kfuzz import messages, records
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.corpora import installation
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.installation import install, notes, open_finished, topic_script, topic_settings
+from kfuzz.corpora.installation import install, notes, open_finished, topic_settings
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import KIB, Batches, Range, Timestamps, Topic, Transactions, Values, Workload
 from kfuzz.errors import UsageError
@@ -220,7 +223,7 @@ def test_a_directory_that_is_no_log_directory_is_refused(corpus: Corpus, tmp_pat
 
 def test_missing_topics_are_refused_with_the_way_to_make_them(corpus: Corpus, log_dir: Path) -> None:
     shutil.rmtree(log_dir / "pay.s-1-1")
-    said = r"lacks 1 of the corpus' 3 partitions \(first: pay.s-1-1\); start the broker, run the script"
+    said = r"lacks 1 of the corpus' 3 partitions \(first: pay.s-1-1\); start the broker, run `kfuzz"
     with refused(log_dir, f"{said}.*, or add --present-only if other directories hold the rest"):
         install(corpus, log_dir)
     expected = wanted(corpus, log_dir, ["pay.s-1-0", "t-0"])
@@ -365,21 +368,34 @@ def test_the_settings_keep_the_records_and_the_indexes(corpus: Corpus, monkeypat
     assert topic_settings(corpus)[1].config["segment.index.bytes"] == str(largest)
 
 
-def test_the_script_creates_each_topic_with_its_settings(corpus: Corpus, tmp_path: Path) -> None:
-    tool = tmp_path / "kafka-topics.sh"
-    tool.write_text('#!/bin/sh\necho "$@"\n')
-    tool.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    argv = ["sh", "-c", topic_script(corpus), "create-topics.sh"]
-    done = subprocess.run([*argv, "h:9092"], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout.splitlines() == [
-        f"--bootstrap-server h:9092 --create --if-not-exists --topic {topic.name} --partitions {topic.partitions} "
-        "--replication-factor 1 " + " ".join(f"--config {name}={value}" for name, value in topic.config.items())
-        for topic in topic_settings(corpus)
+def test_all_topics_are_created_by_one_request_with_their_settings(
+    corpus: Corpus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+
+    class Broker(FakeBroker):
+        def _CreateTopics(self, values: Any, version: int) -> Any:
+            asked.append(values["topics"])
+            answer = super()._CreateTopics(values, version)
+            answer["topics"][1]["errorCode"] = ERROR_CODES["TOPIC_ALREADY_EXISTS"]
+            return answer
+
+    with Broker({}) as broker:
+        assert run("install", corpus.out, "--bootstrap", f"127.0.0.1:{broker.port}", "--dry-run") == 0
+        assert asked == []
+        assert run("install", corpus.out, "--bootstrap", f"127.0.0.1:{broker.port}") == 0
+        address = f"127.0.0.1:{broker.port}"
+    [topics] = asked
+    for topic, one in zip(topic_settings(corpus), topics, strict=True):
+        assert (topic.name, topic.partitions, 1) == (one["name"], one["numPartitions"], one["replicationFactor"])
+        assert topic.config == {pair["name"]: pair["value"] for pair in one["configs"]}
+    assert capsys.readouterr().out.splitlines() == [
+        f"{address}: would create 2 topics",
+        f"{address}: created 1 topic",
+        "note: topic t existed already, and keeps its settings",
     ]
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment)
-    assert done.returncode != 0
-    assert "give the address of a broker, such as localhost:9092" in done.stderr
+    assert run("install", corpus.out, "--bootstrap", address) == 2
+    assert "is a broker running there" in capsys.readouterr().err
 
 
 def test_notes_say_what_may_surprise(corpus: Corpus, log_dir: Path) -> None:
@@ -473,13 +489,11 @@ def test_the_verb_says_what_it_did_as_text_and_as_json(
     assert present == "2 partitions were there already: pay.s-1-0, pay.s-1-1"
     assert absent == f"1 partitions are not in {log_dir}: t-0"
     assert note.startswith("note: timestamps run from")
-    assert run("install", corpus.out, "--topic-script") == 0
-    assert capsys.readouterr().out == topic_script(corpus)
-    assert run("install", corpus.out, "--topic-script", "--json") == 0
+    assert run("install", corpus.out, "--bootstrap", "127.0.0.1:1", "--dry-run", "--json") == 0
     assert [topic["name"] for topic in json.loads(capsys.readouterr().out)["topics"]] == ["pay.s-1", "t"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["--topic-script", "--log-dir", "x"], ["--log-dir", "absent"]])
+@pytest.mark.parametrize("arguments", [[], ["--bootstrap", "127.0.0.1:1", "--log-dir", "x"], ["--log-dir", "absent"]])
 def test_a_mistake_is_one_sentence_and_exit_code_2(
     corpus: Corpus, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

