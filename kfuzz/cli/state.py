@@ -235,8 +235,8 @@ def producers(path: str, notes: Any, topics: str, whole: bool) -> Any:
 def partitions(path: str, notes: Any, topics: str) -> Any:
     """Show what each topic and each partition holds: first offset, end offset, segments, bytes and times.
 
-    The largest topics come first. Kafka's own topics are there too. oldest is the newest time of the first segment, from
-    which retention counts; newest is that of the last one.
+    The largest topics come first. Kafka's own topics are there too. oldest is the newest time of the first segment, by
+    which a broker deletes it; newest is that of the last one.
 
     \b
     Examples:

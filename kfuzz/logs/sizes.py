@@ -44,7 +44,7 @@ def _extent(segments: Sequence[Segment]) -> dict[str, Any]:
         "end_offset": end_offset(segments),
         "segments": len(segments),
         "bytes": sum(one.size for one in segments),
-        # Retention counts from the newest time of a segment.
+        # A broker deletes a segment when its newest time is old enough.
         "oldest": _newest_ms(first),
         "newest": _newest_ms(last),
     }
