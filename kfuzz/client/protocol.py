@@ -53,7 +53,7 @@ DUPLICATE: Final = 46
 # Batches after one that was not appended, or a broker that has forgotten the producer.
 OUT_OF_ORDER: Final = (45, 59)
 # The partition's leader, or a coordinator, is elsewhere or not ready.
-MOVED: Final = (LOST, 3, 5, 6, 8, 13, 14, 15, 16, 41, 56, 72, 74, 75, 100)
+MOVED: Final = (LOST, 3, 5, 6, 8, 9, 13, 14, 15, 16, 41, 56, 72, 74, 75, 100)
 RETRIABLE: Final = frozenset({*MOVED, 7, 19, 20, 51, 89})
 # After these, a transactional producer cannot continue.
 FENCED: Final = frozenset({47, 48, 49, 52, 53, 59, 90, 120})

@@ -9,11 +9,12 @@ nothing else: equal topics have equal ids in all of Kafka's own topics.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
@@ -33,6 +34,8 @@ from kfuzz.messages.jsonform import uuid_text
 Sides = tuple[bytes | None, bytes | None]
 # The key and the value of a record: of a thing, by its number among that thing's records, and its time in ms.
 Make = Callable[[int, int, int], Sides]
+# The facts about a segment in remote storage, by the number of its partition and its own.
+Measured = Callable[[int, int], Mapping[str, Any]]
 
 FIXED: Final[dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("own_records.json").read_text())
 # The names of topics, groups and transactional producers, by their numbers.
@@ -90,13 +93,15 @@ class Contents:
 
 
 @lru_cache(maxsize=8)
-def contents_of(topic: Topic, seed: int) -> tuple[Contents, ...]:
+def contents_of(topic: Topic, seed: int, measured: Measured = lambda number, index: {}) -> tuple[Contents, ...]:
     """The contents of each partition of a topic of Kafka's own; ``seed`` is that of its draws.
+
+    Without ``measured``, the records of segments in remote storage lack their sizes and so on.
 
     Things are hashed to partitions by their names, as ``Utils.abs(name.hashCode()) % partitions``; those in bytes, as a
     producer hashes keys.
     """
-    names, parts = _MAKERS[topic.kind](topic, seed)
+    names, parts = _MAKERS[topic.kind](topic.things, seed, measured)
     found: list[list[int]] = [[] for _ in range(topic.partitions)]
     for number, name in enumerate(names):
         if isinstance(name, bytes):
@@ -127,7 +132,7 @@ def _gone(make: Make) -> Make:
     return lambda thing, at, ms: (make(thing, at, ms)[0], None)
 
 
-def picked(share: float, count: int, of: Iterable[int]) -> list[int]:
+def _picked(share: float, count: int, of: Iterable[int]) -> list[int]:
     """Those of some things that are among this share of all ``count`` things. These lie at equal distances."""
     picked = round(share * count)
     return [thing for thing in of if (thing + 1) * picked // count > thing * picked // count]
@@ -139,23 +144,21 @@ def _write(name: str, key: dict[str, Any], /, **value: Any) -> Sides:
 
 
 @cache
-def id_of(name: str) -> bytes:
-    """The id of the topic, or of another thing, that has this name."""
+def _id(name: str) -> bytes:
     return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
 
 # ------------------------------------------------------------------------------------------- consumer offsets
 
 
-def _consumer_offsets(topic: Topic, seed: int) -> Made:
+def _consumer_offsets(things: Things, seed: int, measured: Measured) -> Made:
     """All groups read the same topics, and each member about the same number of partitions."""
-    things = topic.things
     names = [topic_name(one) for one in range(things.topics)]
     members, places = range(things.members), things.topics * things.partitions
     kinds = 2 + 3 * things.members
     shares = [list(range(member, things.partitions, things.members)) for member in members]
     # The partitions that a member reads: as the broker keeps it, and as clients of classic groups send it.
-    assigned = [[{"topicId": id_of(name), "partitions": share} for name in names] for share in shares]
+    assigned = [[{"topicId": _id(name), "partitions": share} for name in names] for share in shares]
     sent = [[{"topic": name, "partitions": share} for name in names] for share in shares]
     assignments = [_versioned("ConsumerProtocolAssignment", assignedPartitions=one) for one in sent]
     subscription = _versioned("ConsumerProtocolSubscription", topics=names)
@@ -198,7 +201,7 @@ def _consumer_offsets(topic: Topic, seed: int) -> Made:
     def parts(own: list[int]) -> list[Part]:
         consumers = round(things.groups * things.consumer_share)
         old, new = [one for one in own if one >= consumers], [one for one in own if one < consumers]
-        gone = [picked(things.gone_share, things.groups, groups) for groups in (own, old, new)]
+        gone = [_picked(things.gone_share, things.groups, groups) for groups in (own, old, new)]
         return [
             Part(old, 1, classic),
             Part(new, kinds, consumer),
@@ -230,7 +233,7 @@ class Cluster:
         self.things = things
         # The features of all brokers, at the level of Kafka 4.0, which later releases read.
         self.features = FIXED["RegisterBroker"]["value"]["features"]
-        self.gone = picked(things.gone_share, things.topics, range(things.topics))
+        self.gone = _picked(things.gone_share, things.topics, range(things.topics))
 
     def log(self) -> list[Part]:
         """The log, in which the leaders of all partitions change now and then."""
@@ -240,7 +243,7 @@ class Cluster:
             Part(range(self.things.brokers), 2, self.broker),
             Part(topics, 1 + partitions, lambda topic, at, ms: self.topic(topic, at, 0)),
             _rounds(topics, self.things.changes, partitions, self.change),
-            Part(self.gone, 1, lambda topic, at, ms: _write("RemoveTopic", {}, topicId=id_of(topic_name(topic)))),
+            Part(self.gone, 1, lambda topic, at, ms: _write("RemoveTopic", {}, topicId=_id(topic_name(topic)))),
         ]
 
     def snapshot(self, last_ms: int) -> list[Part]:
@@ -268,26 +271,26 @@ class Cluster:
             return _write("BrokerRegistrationChange", {}, **which)
         name = f"broker-{id}"
         ends = [{"name": "PLAINTEXT", "host": name, "port": 9092, "securityProtocol": 0}]
-        ids = {"incarnationId": id_of(name), "logDirs": [id_of(f"directory of {name}")]}
+        ids = {"incarnationId": _id(name), "logDirs": [_id(f"directory of {name}")]}
         return _write("RegisterBroker", {}, endPoints=ends, fenced=fenced, **which, **ids)
 
     def topic(self, topic: int, at: int, changes: int) -> Sides:
         """A topic, then its partitions after so many changes of their leaders."""
         name = topic_name(topic)
         if at == 0:
-            return _write("Topic", {}, name=name, topicId=id_of(name))
+            return _write("Topic", {}, name=name, topicId=_id(name))
         brokers = self.replicas(topic, at - 1)
         return _write(
             "Partition",
             {},
             partitionId=at - 1,
-            topicId=id_of(name),
+            topicId=_id(name),
             replicas=brokers,
             isr=brokers,
             leader=brokers[changes % len(brokers)],
             leaderEpoch=changes,
             partitionEpoch=changes,
-            directories=[id_of(f"directory of broker-{one}") for one in brokers],
+            directories=[_id(f"directory of broker-{one}") for one in brokers],
         )
 
     def replicas(self, topic: int, partition: int) -> list[int]:
@@ -296,7 +299,7 @@ class Cluster:
 
     def change(self, topic: int, partition: int, ms: int, round_: int) -> Sides:
         leader = self.replicas(topic, partition)[(round_ + 1) % self.things.replicas]
-        return _write("PartitionChange", {}, partitionId=partition, topicId=id_of(topic_name(topic)), leader=leader)
+        return _write("PartitionChange", {}, partitionId=partition, topicId=_id(topic_name(topic)), leader=leader)
 
 
 def _control(kind: ControlRecordType, value: Any) -> Sides:
@@ -306,8 +309,7 @@ def _control(kind: ControlRecordType, value: Any) -> Sides:
 # ------------------------------------------------------------------------------------------- other coordinators
 
 
-def _transaction_state(topic: Topic, seed: int) -> Made:
-    things = topic.things
+def _transaction_state(things: Things, seed: int, measured: Measured) -> Made:
     partitions = list(range(things.partitions))
     places = [{"topic": topic_name(one), "partitionIds": partitions} for one in range(things.topics)]
     count = things.transactional_ids
@@ -326,8 +328,8 @@ def _transaction_state(topic: Topic, seed: int) -> Made:
         )
 
     def parts(own: list[int]) -> list[Part]:
-        gone = picked(things.gone_share, count, own)
-        is_open = sorted(set(picked(things.open_share, count, own)) - set(gone))
+        gone = _picked(things.gone_share, count, own)
+        is_open = sorted(set(_picked(things.open_share, count, own)) - set(gone))
         return [
             Part(own, 1, lambda number, at, ms: write(number, EMPTY, ms)),
             _rounds(own, things.changes, len(stages), lambda number, at, ms, round_: write(number, stages[at], ms)),
@@ -338,14 +340,13 @@ def _transaction_state(topic: Topic, seed: int) -> Made:
     return map(transactional_id, range(count)), parts
 
 
-def _share_group_state(topic: Topic, seed: int) -> Made:
-    things = topic.things
+def _share_group_state(things: Things, seed: int, measured: Measured) -> Made:
     places = things.topics * things.partitions
 
     def key(number: int) -> dict[str, Any]:
         group, place = divmod(number, places)
         topic, partition = divmod(place, things.partitions)
-        return {"groupId": group_id(group), "topicId": id_of(topic_name(topic)), "partition": partition}
+        return {"groupId": group_id(group), "topicId": _id(topic_name(topic)), "partition": partition}
 
     def name(number: int) -> str:
         one = key(number)
@@ -361,76 +362,72 @@ def _share_group_state(topic: Topic, seed: int) -> Made:
         return _write("ShareUpdate", key(number), startOffset=start, stateBatches=[batch])
 
     def parts(own: list[int]) -> list[Part]:
-        groups = set(picked(things.gone_share, things.groups, range(things.groups)))
+        groups = set(_picked(things.gone_share, things.groups, range(things.groups)))
         gone = [one for one in own if one // places in groups]
         return [Part(own, 1, snapshot), _rounds(own, things.changes, 1, update), Part(gone, 1, _gone(snapshot))]
 
     return map(name, range(things.groups * places)), parts
 
 
-def _remote_log_metadata(topic: Topic, seed: int) -> Made:
-    """All segments of a partition but the last are copied, each before the next. Partitions have numbers."""
-    # They ask the plan, which asks for these contents.
-    from kfuzz.corpora.own_remote import tiered_of
-    from kfuzz.corpora.segment import synthesiser
+class Remote:
+    """Ids of topics and of their segments in remote storage. The partitions of all topics have numbers."""
 
-    things, tiered = topic.things, tiered_of(topic, seed)
-    count, copies = things.topics * things.partitions, 2 * things.segments
+    def __init__(self, things: Things, seed: int) -> None:
+        self.things, self.seed = things, seed
 
-    def place(number: int) -> dict[str, Any]:
-        of, partition = divmod(number, things.partitions)
-        return {"name": topic_name(of), "id": tiered.topic_id(of), "partition": partition}
+    def place(self, number: int) -> dict[str, Any]:
+        """A partition as records name it. The id of a topic is the broker's if the workload has it."""
+        topic, partition = divmod(number, self.things.partitions)
+        name, ids = topic_name(topic), self.things.ids
+        id = base64.urlsafe_b64decode(f"{ids[topic]}==") if topic < len(ids) else _id(name)
+        return {"name": name, "id": id, "partition": partition}
+
+    def segment_id(self, number: int, index: int) -> bytes:
+        """The id of segment ``index`` of a partition."""
+        return _id(f"segment {index} of {number} {self.seed}")
+
+    def gone(self, numbers: Iterable[int]) -> list[int]:
+        """Those of some partitions that were deleted."""
+        return _picked(self.things.gone_share, self.things.topics * self.things.partitions, numbers)
+
+
+def _remote_log_metadata(things: Things, seed: int, measured: Measured) -> Made:
+    """All segments of a partition but the last are copied, one after the other."""
+    remote, copies = Remote(things, seed), 2 * things.segments
 
     def name(number: int) -> bytes:
-        """What ``RemoteLogMetadataTopicPartitioner`` hashes: ``Objects.hash`` of the id's halves and the partition."""
-        one, code = place(number), 1
-        for half in struct.unpack(">QQ", one["id"])[::-1]:
+        """The bytes that ``RemoteLogMetadataTopicPartitioner`` hashes: a hash of the id's halves and the partition."""
+        place, code = remote.place(number), 1
+        for half in struct.unpack(">QQ", place["id"])[::-1]:
             code = 31 * code + (half ^ half >> 32)
-        return (31 * code + one["partition"] & 0xFFFFFFFF).to_bytes(4, "big")
+        return struct.pack(">I", 31 * code + number % things.partitions & 0xFFFFFFFF)
 
-    def segment(number: int, at: int, ms: int, *, deletion: int = 0) -> Sides:
-        """The beginning of a copy, the end of it, and so on."""
-        index, state = at // 2, at % 2 + deletion
-        id = {"topicIdPartition": place(number), "id": tiered.segment_id(number, index)}
+    def segment(number: int, at: int, ms: int, *, first_state: int = 0) -> Sides:
+        """The beginning of a copy, or its end; with a higher ``first_state``, those of a deletion."""
+        index, state = at // 2, at % 2 + first_state
+        id = {"topicIdPartition": remote.place(number), "id": remote.segment_id(number, index)}
         which = {"remoteLogSegmentId": id, "eventTimestampMs": ms, "remoteLogSegmentState": state}
         if state:
             return _write("RemoteLogSegmentMetadataUpdate", {}, **which)
-        plan, own = tiered.segment(number, index)
-        making = synthesiser(plan[own], plan.workload.index_interval_bytes)
-        while making.fill():
-            pass
-        first = plan[own].first_offset
-        return _write(
-            "RemoteLogSegmentMetadata",
-            {},
-            startOffset=first,
-            endOffset=plan[own].last_offset,
-            maxTimestampMs=making.max_timestamp,
-            segmentLeaderEpochs=[{"leaderEpoch": 0, "offset": first}],
-            segmentSizeInBytes=making.size,
-            txnIndexEmpty=not making.transaction_index,
-            **which,
-        )
+        return _write("RemoteLogSegmentMetadata", {}, **which, **measured(number, index))
 
     def gone(number: int, at: int, ms: int) -> Sides:
         """The mark of a deletion, its beginning, the deletions of segments, and its end."""
         if 2 <= at < 2 + copies:
-            return segment(number, at - 2, ms, deletion=DELETE_STARTED)
-        state = min(at, 2)
-        which = {"topicIdPartition": place(number), "eventTimestampMs": ms, "remotePartitionDeleteState": state}
-        return _write("RemotePartitionDeleteMetadata", {}, **which)
+            return segment(number, at - 2, ms, first_state=DELETE_STARTED)
+        which = {"topicIdPartition": remote.place(number), "remotePartitionDeleteState": min(at, 2)}
+        return _write("RemotePartitionDeleteMetadata", {}, eventTimestampMs=ms, **which)
 
     def parts(own: list[int]) -> list[Part]:
-        deleted = picked(things.gone_share, count, own)
-        return [Part(own, copies, segment), Part(deleted, 3 + copies, gone)]
+        return [Part(own, copies, segment), Part(remote.gone(own), 3 + copies, gone)]
 
-    return map(name, range(count)), parts
+    return map(name, range(things.topics * things.partitions)), parts
 
 
-_MAKERS: Final[dict[str, Callable[[Topic, int], Made]]] = {
+_MAKERS: Final[dict[str, Callable[[Things, int, Measured], Made]]] = {
     "consumer-offsets": _consumer_offsets,
     # The metadata have one partition.
-    "cluster-metadata": lambda topic, seed: ([], lambda own: Cluster(topic.things).log()),
+    "cluster-metadata": lambda things, seed, measured: ([], lambda own: Cluster(things).log()),
     "transaction-state": _transaction_state,
     "share-group-state": _share_group_state,
     "remote-log-metadata": _remote_log_metadata,

@@ -1,22 +1,24 @@
-"""What ``__remote_log_metadata`` names: segments in remote storage, with the names of Kafka's ``LocalTieredStorage``.
+"""The segments that ``__remote_log_metadata`` names, with the names of Kafka's ``LocalTieredStorage``.
 
-The segments of each tiered partition are those of a plan. The last of them is not in remote storage yet: it is the log
-that a broker has, which begins after the others.
+The segments of each partition are those of a plan. The last of them is not in remote storage: it is the log that a
+broker has, which begins after the others.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import Final
+from typing import Any, Final
 
-from kfuzz.corpora.own import contents_of, id_of, picked, topic_name
-from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.own import Contents, Remote, contents_of
+from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
+from kfuzz.corpora.synth import Synthesiser
+from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Producers, Timestamps, Topic, Transactions, Workload
 from kfuzz.corpora.writers import seed_of
-from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, snapshot_name
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, checkpoint_text, encode, snapshot_name
 from kfuzz.messages.jsonform import uuid_text
+from kfuzz.records.codecs import compress
 
 KIND: Final = "remote-log-metadata"
 # The folder that ``LocalTieredStorage`` makes below its `dir`.
@@ -25,93 +27,108 @@ STORAGE: Final = "kafka-tiered-storage"
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".leader_epoch_checkpoint")
 
 
-class Tiered:
-    """The segments of the partitions that a topic of Kafka's own is about. Partitions have numbers across topics."""
+class Tiered(Remote):
+    """The segments of the partitions that a topic of Kafka's own is about."""
 
     def __init__(self, topic: Topic, seed: int) -> None:
-        self.things, self.seed = topic.things, seed
-        # A plan may be asked for sizes before times are resolved.
-        self.times = topic.timestamps if topic.timestamps.resolved else Timestamps()
+        super().__init__(topic.things, seed)
+        self.times = Timestamps(start=topic.timestamps.start, end=topic.timestamps.end)
         self.plan = cache(self._plan)
 
     def _plan(self, number: int) -> Plan:
         """The plan of a topic. It has transactions, so that there are indexes of aborted ones."""
         things = self.things
-        # Resolved times of the other topic have the rate of its own records.
-        times = Timestamps(start=self.times.start, end=self.times.end)
         topic = Topic(
-            topic_name(number),
+            self.place(number * things.partitions)["name"],
             things.partitions,
-            timestamps=times,
+            timestamps=self.times,
             producers=Producers(1, 0.25),
             transactions=Transactions(1, 0.5, records=100, abort_share=0.5),
         )
         size = things.partitions * (things.segments + 1) * things.segment_bytes
         return Plan(Workload((topic,), size=size, segment_bytes=things.segment_bytes, seed=self.seed))
 
-    def topic_id(self, number: int) -> bytes:
-        """The id of a topic: the broker's if the workload names it."""
-        ids = self.things.ids
-        return base64.urlsafe_b64decode(f"{ids[number]}==") if number < len(ids) else id_of(topic_name(number))
+    def segment(self, number: int, index: int) -> Segment:
+        """Segment ``index`` of a partition."""
+        topic, partition = divmod(number, self.things.partitions)
+        plan = self.plan(topic)
+        return plan[plan.topics[0].first_ids[partition] + index]
 
-    def segment(self, place: int, index: int) -> tuple[Plan, int]:
-        """Segment ``index`` of a partition, as a plan and the id in it."""
-        number, partition = divmod(place, self.things.partitions)
-        plan = self.plan(number)
-        return plan, plan.topics[0].first_ids[partition] + index
+    def made(self, number: int, index: int) -> tuple[bytes, Synthesiser]:
+        """The log of a segment, and what else is known of it then."""
+        segment = self.segment(number, index)
+        making = Synthesiser(
+            segment, self.plan(0).workload.index_interval_bytes, batch_bytes_max(segment.topic), PHRASES, compress
+        )
+        return b"".join(bytes(making.view[:used]) for used in iter(making.fill, 0)), making
 
-    def segment_id(self, place: int, index: int) -> bytes:
-        """The id of a segment in remote storage. The last segment has none."""
-        return id_of(f"segment {index} of {place} {self.seed}")
+    def measured(self, number: int, index: int) -> dict[str, Any]:
+        """The fields of a segment's record that its log decides."""
+        segment, (log, making) = self.segment(number, index), self.made(number, index)
+        return {
+            "startOffset": segment.first_offset,
+            "endOffset": segment.last_offset,
+            "maxTimestampMs": making.max_timestamp,
+            "segmentLeaderEpochs": [{"leaderEpoch": 0, "offset": segment.first_offset}],
+            "segmentSizeInBytes": len(log),
+            "txnIndexEmpty": not making.transaction_index,
+        }
 
-    def paths(self, place: int, index: int) -> list[str]:
+    def paths(self, number: int, index: int) -> list[str]:
         """The files of a segment, relative to the corpus, in the order of ``SUFFIXES``."""
-        number, partition = divmod(place, self.things.partitions)
-        plan, at = self.segment(place, index)
-        _, first, last = plan.bounds(at)
-        folder = f"{topic_name(number)}-{partition}"
+        segment = self.segment(number, index)
         if index < self.things.segments:
-            folder = f"{STORAGE}/{folder}-{uuid_text(self.topic_id(number))}"
-            return [f"{folder}/{first:020d}-{uuid_text(self.segment_id(place, index))}{one}" for one in SUFFIXES]
-        names = [f"{first:020d}{one}" for one in SUFFIXES[:4]]
-        return [f"{folder}/{one}" for one in (*names, snapshot_name(last), LEADER_EPOCH_CHECKPOINT)]
+            folder = f"{STORAGE}/{segment.directory}-{uuid_text(self.place(number)['id'])}"
+            return [f"{folder}/{segment.stem}-{uuid_text(self.segment_id(number, index))}{one}" for one in SUFFIXES]
+        names = [segment.stem + one for one in SUFFIXES[:4]]
+        return [
+            f"{segment.directory}/{one}"
+            for one in (*names, snapshot_name(segment.last_offset), LEADER_EPOCH_CHECKPOINT)
+        ]
 
-    def is_gone(self, place: int) -> bool:
-        """Whether the partition was deleted."""
-        things = self.things
-        return bool(picked(things.gone_share, things.topics * things.partitions, [place]))
+    def files(self, number: int, index: int) -> Iterator[tuple[str, bytes]]:
+        """The paths and contents of these files."""
+        log, making = self.made(number, index)
+        indexes = making.offset_index, making.time_index, making.transaction_index
+        # All segments are full, and every producer writes to such a segment.
+        producers = encode(Producer(*fields) for fields in making.producers)
+        data = (log, *indexes, producers, checkpoint_text([(0, 0)]).encode())
+        return zip(self.paths(number, index), data, strict=True)
 
 
 # Equal topics of equal workloads have equal segments.
 tiered_of = lru_cache(maxsize=8)(Tiered)
 
 
+def contents(segment: Segment) -> Contents:
+    """The contents of the partition of a topic of Kafka's own."""
+    topic, seed = segment.topic, segment.key_seed
+    made = contents_of(topic, seed, tiered_of(topic, seed).measured) if topic.kind == KIND else contents_of(topic, seed)
+    return made[segment.partition]
+
+
 def remote_paths(workload: Workload) -> list[str]:
-    """The files of all segments that a topic of Kafka's own names, relative to the corpus."""
+    """The files of all segments that topics of Kafka's own name, relative to the corpus."""
     found = []
     for topic in workload.topics:
         if topic.kind == KIND:
             tiered = tiered_of(topic, seed_of(workload.seed, topic.name))
-            places = range(topic.things.topics * topic.things.partitions)
-            kept = (place for place in places if not tiered.is_gone(place))
-            found += [
-                path for place in kept for at in range(topic.things.segments + 1) for path in tiered.paths(place, at)
-            ]
+            numbers = range(topic.things.topics * topic.things.partitions)
+            for number in sorted({*numbers} - {*tiered.gone(numbers)}):
+                for index in range(topic.things.segments + 1):
+                    found += tiered.paths(number, index)
     return found
 
 
-def remote_segments(segment: Segment) -> Iterator[tuple[Plan, int, list[str]]]:
-    """The segments whose copy begins in a segment of the log: plans, ids in them, and paths. The last one of each
-    partition comes with the copy of the first.
-    """
+def remote_files(segment: Segment) -> Iterator[tuple[str, bytes]]:
+    """The files of the segments whose copy begins in a segment of the log, and with the first one the last one's."""
     if segment.topic.kind != KIND:
         return
-    things, tiered = segment.topic.things, tiered_of(segment.topic, segment.key_seed)
-    contents = contents_of(segment.topic, segment.key_seed)[segment.partition]
+    tiered, own = tiered_of(segment.topic, segment.key_seed), contents(segment)
     for offset in range(segment.first_offset, segment.last_offset + 1):
-        part, number, _ = contents.run(offset)
-        place, at = part.things[number // part.each], number % part.each
-        if part is not contents.parts[0] or at % 2 or tiered.is_gone(place):
-            continue
-        for index in (at // 2, *([things.segments] if at == 0 else [])):
-            yield *tiered.segment(place, index), tiered.paths(place, index)
+        part, at, _ = own.run(offset)
+        number, state = part.things[at // part.each], at % part.each
+        if part is own.parts[0] and not state % 2 and not tiered.gone([number]):
+            yield from tiered.files(number, state // 2)
+            if not state:
+                yield from tiered.files(number, tiered.things.segments)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 THINGS_MAX, PLACES_MAX, RECORDS_MAX = 10_000_000, 1_000_000, 1 << 40
 # All of a segment in remote storage is in memory while it is made.
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 64 << 10, 64 << 20
-TOPIC_ID: Final = matching("[A-Za-z0-9_-]{21}[AQgw]", "give the id of a topic as Kafka shows it, such as one of 22 letters")
+TOPIC_ID: Final = matching("[A-Za-z0-9_-]{21}[AQgw]", "give the id of a topic, as Kafka shows it")
 
 
 @dataclass(frozen=True, slots=True)

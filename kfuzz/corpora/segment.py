@@ -16,13 +16,12 @@ from threading import Event
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.labels import Label, encode_labels, label_file, sums_of
 from kfuzz.corpora.manifest import Row, codec_versions
-from kfuzz.corpora.own_log import OwnSynthesiser, snapshot_file
-from kfuzz.corpora.own_remote import remote_segments
+from kfuzz.corpora.own_log import OwnSynthesiser, files_beside
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Workload
-from kfuzz.logs.snapshot import Producer, checkpoint_text, encode, snapshot_name
+from kfuzz.logs.snapshot import Producer, encode, snapshot_name
 from kfuzz.records.codecs import compress
 from kfuzz.storage import Target
 from kfuzz.wire.io.checksum import crc32c
@@ -78,23 +77,6 @@ def write_segment(
         codec_versions=codec_versions(),
         **sums_of(making, making.size, (offsets, times, aborted), labels),
     )
-
-
-def files_beside(segment: Segment) -> Iterator[tuple[str, Iterator[memoryview]]]:
-    """The paths and the contents of the files that a segment of one of Kafka's own topics has besides the usual ones.
-
-    Each chunk is valid only until the next is requested.
-    """
-    if beside_end := snapshot_file(segment):
-        yield f"{segment.directory}/{beside_end[0]}", beside_end[1]
-    for plan, segment_id, paths in remote_segments(segment):
-        own = plan[segment_id]
-        making = synthesiser(own, plan.workload.index_interval_bytes)
-        yield paths[0], _chunks(making)
-        found = (making.offset_index, making.time_index, making.transaction_index)
-        producers = encode(_known_producers(own, segment_id, plan.workload, making, None))
-        for path, data in zip(paths[1:], (*found, producers, checkpoint_text([(0, 0)]).encode()), strict=True):
-            yield path, iter([memoryview(data)])
 
 
 def _labels(segment: Segment, making: Synthesiser | OwnSynthesiser) -> list[Label]:

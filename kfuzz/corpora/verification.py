@@ -23,11 +23,10 @@ from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, file_s
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
-from kfuzz.corpora.own_log import snapshot_file
+from kfuzz.corpora.own_log import files_beside, snapshot_file
 from kfuzz.corpora.own_remote import remote_paths
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.turns import Writers
-from kfuzz.corpora.segment import files_beside
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic, Workload, parse
 from kfuzz.corpora.writers import HOSTILE
 from kfuzz.errors import NotRegular, UsageError
@@ -367,7 +366,9 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
             # A file that is missing is reported with the others.
             if found is not None and found != b"".join(map(bytes, chunks)):
                 is_state = name.endswith(".checkpoint")
-                code, what = ("snapshot", "state at the end") if is_state else ("remote", "file that its record is about")
+                code, what = (
+                    ("snapshot", "state at the end") if is_state else ("remote", "file that its record is about")
+                )
                 problems.append(Problem(name, None, f"{code}-mismatch", f"is not the {what} of the log"))
     return problems
 
