@@ -145,12 +145,25 @@ class ProduceForm:
         }
         definition = catalogue().find("ProduceRequest")
         body = encode(definition, version, values)
+        self.version = version
         self.header = _header("Produce", version, 0)
         self.compact = version in definition.flexible_versions
         # After an empty batch: the ends of partition, topic and request, without tagged fields.
         self.after = bytes(3) if self.compact else b""
         length = 1 if self.compact else SIZE.size
         self.before = body[: len(body) - len(self.after) - length]
+        usual = {"responses": [{"name": topic, "partitionResponses": [{"index": partition}]}]}
+        self._usual = encode(catalogue().find("ProduceResponse"), version, usual)
+
+    def is_usual(self, answer: bytes) -> bool:
+        """Whether an answer says that the batch was appended, and nothing else. Others must be read to know that."""
+        # Offsets and the time of appending take 24 bytes. After them, the usual answer has 9 bytes of zeros.
+        return (
+            self.compact
+            and answer[CORRELATION.size + 1 : -33] == self._usual[:-33]
+            and answer[-9:] == self._usual[-9:]
+            and answer[CORRELATION.size : CORRELATION.size + 1] == b"\0"
+        )
 
     def around(self, correlation: int, batch: Any) -> list[Any]:
         """A request with a batch, as the buffers to send. The batch is a buffer of bytes."""
