@@ -100,7 +100,7 @@ class _WithLogins(Broker):
 
     def _format(self) -> None:
         super()._format()
-        with _free_ports(1) as [self.sasl_port]:
+        with _free_ports([0]) as [self.sasl_port]:
             text = self._properties.read_text()
         ours = f"SASL://127.0.0.1:{self.sasl_port},"
         text = text.replace("listeners=PLAINTEXT:", f"listeners={ours}PLAINTEXT:")
