@@ -85,7 +85,7 @@ def replay_main(arguments: Sequence[str] | None = None) -> int:
         "Send a corpus, or any Kafka log directory, to a broker; exit 1 if anything was not sent.",
         "--log out/corpus --bootstrap 127.0.0.1:9092 --create --duration 5m",
     )
-    parser.add_argument("--log", type=local_path, required=True, help="a directory shared by all executors")
+    parser.add_argument("--log", required=True, help="a directory shared by all executors, or a URI")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker that executors can reach")
     parser.add_argument("--rate", help="of all tasks together: records per second (50000), or bytes (20MB/s)")
     parser.add_argument("--speed", help="follow the timestamps of the log: 1x, 10x")
@@ -324,12 +324,14 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> 
 
 
 def _replay(options: argparse.Namespace) -> int:
+    from kfuzz.places import opened
     from kfuzz.replay import find_parts, prepare_topics
 
     settings = _settings(options)
     # Starting a session takes seconds, so refuse first what cannot be read or sent.
-    parts = find_parts(options.log, topics=options.topics)
-    prepare_topics(parts, settings)
+    with opened(options.log) as path:
+        parts = find_parts(path, topics=options.topics)
+        prepare_topics(parts, settings)
     with _session(options, "kfuzz replay") as spark:
         from kfuzz.spark.replaying import replay
         from kfuzz.spark.sessions import cores

@@ -14,11 +14,12 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import local_path
+from kfuzz.places import opened
 from kfuzz.replay import Part, Report, Settings, find_parts, first_timestamp, prepare_topics
 from kfuzz.replay import replay as replay_here
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import cores, run
+from kfuzz.storage import Target
 
 REPORT = columns_of(task=int, report=str)
 SPECULATION = "spark.speculation"
@@ -64,7 +65,7 @@ def replay(
     tasks: int | None = None,
     set_done: Callable[[int], None] = lambda done: None,
 ) -> Report:
-    """Send a log directory that the driver and every executor see under ``path``. ``topics`` is a glob.
+    """Send a log that the driver and every executor see under ``path``, a directory or a URI. ``topics`` is a glob.
 
     ``tasks`` is the number of Spark tasks; None takes one for each core, so that all run at the same time.
     ``set_done`` is called with the number of finished tasks.
@@ -74,13 +75,20 @@ def replay(
     """
     if spark.conf.get(SPECULATION, "false") == "true":
         raise UsageError(f"{SPECULATION} is on, and would send batches twice; set it to false for this job")
-    path = local_path(path).resolve()
-    parts = find_parts(path, topics=topics)
-    prepare_topics(parts, settings)
-    if settings.speed is not None and settings.first_timestamp is None:
-        settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
+    with opened(path) as here:
+        parts = find_parts(here, topics=topics)
+        prepare_topics(parts, settings)
+        if settings.speed is not None and settings.first_timestamp is None:
+            settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
     made = shares(parts, settings, tasks or cores(spark))
-    reports = run(spark, len(made), len(made), REPORT, _task(str(path), topics, made), set_done).sort_by("task")
+    reports = run(
+        spark,
+        len(made),
+        len(made),
+        REPORT,
+        _task(Target.of(path).uri, topics, made),
+        set_done,
+    ).sort_by("task")
     total = Report()
     packed: list[Any] = reports.column("report").to_pylist()
     for report in packed:
@@ -109,7 +117,8 @@ def _sent(path: str, topics: str, share: Share) -> Report:
         return Report(began=time.time(), failure=told)
     try:
         wanted = frozenset(share.places)
-        parts = [part for part in find_parts(path, topics=topics) if (part.topic, part.partition) in wanted]
-        return replay_here(parts, share.settings)
+        with opened(path) as here:
+            parts = [part for part in find_parts(here, topics=topics) if (part.topic, part.partition) in wanted]
+            return replay_here(parts, share.settings)
     except KfuzzError as error:
         return Report(began=time.time(), failure=f"{names}: {error}")
