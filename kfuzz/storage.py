@@ -25,15 +25,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Future,
-    InvalidStateError,
-    ThreadPoolExecutor,
-    as_completed,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -242,18 +234,17 @@ def in_parallel(
     if jobs == 1:
         yield from ((argument, function(argument)) for argument in arguments)
         return
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool, _hurry_at_end():
         waiting: deque[tuple[A, Future[T]]] = deque()
         try:
-            with _hurry_at_end():
-                for argument in arguments:
-                    waiting.append((argument, pool.submit(function, argument)))
-                    if len(waiting) >= 2 * jobs:
-                        first, future = waiting.popleft()
-                        yield first, future.result()
-                while waiting:
+            for argument in arguments:
+                waiting.append((argument, pool.submit(function, argument)))
+                if len(waiting) >= 2 * jobs:
                     first, future = waiting.popleft()
                     yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
         finally:
             for _, future in waiting:
                 future.cancel()
@@ -269,16 +260,15 @@ def as_they_end(
     if jobs == 1:
         yield from map(function, arguments)
         return
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool, _hurry_at_end():
         running: set[Future[T]] = set()
         try:
-            with _hurry_at_end():
-                for argument in arguments:
-                    running.add(pool.submit(function, argument))
-                    if len(running) >= jobs:
-                        done, running = wait(running, return_when=FIRST_COMPLETED)
-                        yield from (future.result() for future in done)
-                yield from (future.result() for future in as_completed(running))
+            for argument in arguments:
+                running.add(pool.submit(function, argument))
+                if len(running) >= jobs:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            yield from (future.result() for future in as_completed(running))
         except BaseException:
             stop()
             raise
@@ -693,41 +683,34 @@ def _within(ask: Callable[..., T], *what: Any, **how: Any) -> T:
     answer: Future[T] = Future()
 
     def run() -> None:
+        try:
+            said = partial(answer.set_result, ask(*what, **how))
+        except BaseException as error:
+            said = partial(answer.set_exception, error)
         # Nobody may wait for it any longer.
-        with contextlib.suppress(InvalidStateError):
-            try:
-                answer.set_result(ask(*what, **how))
-            except InvalidStateError:
-                raise
-            except BaseException as error:
-                answer.set_exception(error)
+        if answer.set_running_or_notify_cancel():
+            said()
 
     _unanswered.add(answer)
     threading.Thread(target=run, daemon=True).start()
     try:
         with _hurry_at_end():
             return answer.result(HURRIED_ANSWER_S_MAX if time.monotonic() < _hurried_until_s else ANSWER_S_MAX)
-    except TimeoutError:
-        if not answer.done():
-            _hurry()
-        raise
     finally:
         _unanswered.discard(answer)
 
 
-def _hurry() -> None:
-    global _hurried_until_s
-    _hurried_until_s = time.monotonic() + HURRY_S
-
-
 @contextlib.contextmanager
 def _hurry_at_end() -> Iterator[None]:
-    """If the block is interrupted or closed, no thread waits for an answer any longer."""
+    """After a call without an answer, the next ones have little time. If the block is interrupted or closed, no thread
+    waits any longer.
+    """
+    global _hurried_until_s
     try:
         yield
-    except (KeyboardInterrupt, GeneratorExit):
-        _hurry()
-        for answer in [*_unanswered]:
+    except (KeyboardInterrupt, GeneratorExit, TimeoutError) as error:
+        _hurried_until_s = time.monotonic() + HURRY_S
+        for answer in () if isinstance(error, TimeoutError) else [*_unanswered]:
             answer.cancel()
         raise
 

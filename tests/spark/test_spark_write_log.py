@@ -80,7 +80,7 @@ def test_nothing_has_a_final_name_before_all_tasks_have_ended(place: str, tmp_pa
     replacing = writer(out, overwrite=True)
     replacing.commit([replacing.write(iter([rows(7, 2)]))])
     assert [row["value"] for row in held(out)] == [b"v7" * 9, b"v8" * 9]
-    with pytest.raises(UsageError, match="holds a log; name another directory"):
+    with pytest.raises(UsageError, match="is a log; name another directory"):
         writer(out, error_if_exists="true")
 
 
@@ -111,7 +111,7 @@ def test_a_wrong_write_is_one_sentence(tmp_path: Path, options: dict[str, str], 
     with pytest.raises(UsageError, match=said):
         writer(tmp_path, **options)
     (tmp_path / "meta.properties").touch()
-    with pytest.raises(UsageError, match="is a broker's"):
+    with pytest.raises(UsageError, match="is a broker or a corpus"):
         writer(tmp_path, overwrite=True)
 
 
