@@ -675,7 +675,8 @@ class _Patient:
 
 
 _unanswered: Final[set[Future[Any]]] = set()
-_hurried_until_s = 0.0
+# By thread, and for all threads under None.
+_hurried_until_s: Final[dict[int | None, float]] = {}
 
 
 def _within(ask: Callable[..., T], *what: Any, **how: Any) -> T:
@@ -695,22 +696,24 @@ def _within(ask: Callable[..., T], *what: Any, **how: Any) -> T:
     threading.Thread(target=run, daemon=True).start()
     try:
         with _hurry_at_end():
-            return answer.result(HURRIED_ANSWER_S_MAX if time.monotonic() < _hurried_until_s else ANSWER_S_MAX)
+            until_s = max(_hurried_until_s.get(one, 0) for one in (None, threading.get_ident()))
+            return answer.result(HURRIED_ANSWER_S_MAX if time.monotonic() < until_s else ANSWER_S_MAX)
     finally:
         _unanswered.discard(answer)
 
 
 @contextlib.contextmanager
 def _hurry_at_end() -> Iterator[None]:
-    """After a call without an answer, the next ones have little time. If the block is interrupted or closed, no thread
-    waits any longer.
+    """If the block ends without an answer, its thread gives the next calls little time. If it is interrupted, all do,
+    and none waits any longer.
     """
-    global _hurried_until_s
     try:
         yield
-    except (KeyboardInterrupt, GeneratorExit, TimeoutError) as error:
-        _hurried_until_s = time.monotonic() + HURRY_S
-        for answer in () if isinstance(error, TimeoutError) else [*_unanswered]:
+    except (KeyboardInterrupt, TimeoutError, UsageError) as error:
+        is_interrupted = isinstance(error, KeyboardInterrupt)
+        if is_interrupted or isinstance(error.__cause__ or error, TimeoutError):
+            _hurried_until_s[None if is_interrupted else threading.get_ident()] = time.monotonic() + HURRY_S
+        for answer in [*_unanswered] if is_interrupted else ():
             answer.cancel()
         raise
 

@@ -36,6 +36,8 @@ from kfuzz.units import parse_size
 WORKLOAD = Path(__file__).parent / "workloads" / "mixed.toml"
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 DELTA_SETTINGS = (
+    # Spark has it.
+    "--exclude-packages org.slf4j:slf4j-api "
     "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension "
     "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
 )

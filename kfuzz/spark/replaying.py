@@ -81,14 +81,8 @@ def replay(
         if settings.speed is not None and settings.first_timestamp is None:
             settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
     made = shares(parts, settings, tasks or cores(spark))
-    reports = run(
-        spark,
-        len(made),
-        len(made),
-        REPORT,
-        _task(Target.of(path).uri, topics, made),
-        set_done,
-    ).sort_by("task")
+    task = _task(Target.of(path).uri, topics, made)
+    reports = run(spark, len(made), len(made), REPORT, task, set_done).sort_by("task")
     total = Report()
     packed: list[Any] = reports.column("report").to_pylist()
     for report in packed:
