@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from cli_driver import outcome
+from conftest import require_kafka_build
 from made_corpora import MIXED, once
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from kfuzz import logs
+from kfuzz.conformance.broker.real import kafka_tool
 from kfuzz.corpora.manifest import Manifest
 from kfuzz.corpora.partitioners import partition_of
 from kfuzz.corpora.workload import MIB, load
@@ -168,3 +171,20 @@ def test_spark_writes_and_follows_a_log(spark: Any, tmp_path: Path) -> None:
     assert outcome("check", tmp_path / "log")[0] == 0
     ids = spark.read.format(FORMAT).load(str(tmp_path / "log")).where("offset < 2500 and partition = 1")
     assert [int(row.value[6:-1]) for row in ids.orderBy("offset").collect()] == list(range(1, 5000, 2))
+
+
+@pytest.mark.full
+def test_kafkas_own_tool_finds_no_mismatch(tmp_path: Path) -> None:
+    require_kafka_build()
+    for first in (0, 1000):
+        made = writer(tmp_path, codec="gzip", batch_records="20", segment_bytes="16KiB")
+        made.commit([made.write(iter([rows(first, 1000)]))])
+    files = ",".join(str(path) for path in (tmp_path / "t-0").iterdir() if path.name != "leader-epoch-checkpoint")
+    argv = kafka_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(map(str, files))
+    )
+    said = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert (said.returncode, said.stdout.count("isvalid: true"), "ismatch" in said.stdout) == (0, 100, False), (
+        said.stdout
+    )
+    assert "offset: 1999 " in said.stdout
