@@ -12,6 +12,7 @@ import click
 
 from kfuzz.cli import options, replay
 from kfuzz.cli.console import PATH, Group, Place, echo_json, progress, say
+from kfuzz.cli.opening import log_at
 from kfuzz.client.address import Access, Address, Security
 from kfuzz.client.cluster import ClusterFailed, asked
 from kfuzz.client.protocol import BrokerError, ConnectionLost
@@ -193,7 +194,7 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("directory", type=PATH)
+@click.argument("directory", metavar="DIRECTORY|URI")
 @click.option("--log-dir", type=PATH, help="A directory of log.dirs of a broker that is stopped.")
 @options.bootstrap("; without --log-dir, the topics are created there and no file is touched")
 @options.connection
@@ -204,7 +205,7 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
 @options.dry_run
 @options.as_json
 def install(
-    directory: Path,
+    directory: str,
     log_dir: Path | None,
     bootstrap: Address | None,
     security: Security,
@@ -224,7 +225,7 @@ def install(
     """
     if (bootstrap is None) == (log_dir is None):
         raise click.UsageError("give either --bootstrap to create the topics, or --log-dir to install their records")
-    corpus = installation.open_finished(directory)
+    corpus = installation.open_finished(click.get_current_context().with_resource(log_at(directory)))
     if log_dir is None:
         assert bootstrap
         topics = installation.topic_settings(corpus)

@@ -87,7 +87,7 @@ def replay_main(arguments: Sequence[str] | None = None) -> int:
         "--log out/corpus --bootstrap 127.0.0.1:9092 --create --duration 5m",
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--log", type=local_path, help="a directory shared by all executors")
+    what.add_argument("--log", help="a directory shared by all executors, or a URI")
     what.add_argument("--workload", type=local_path, help="a workload (TOML), sent without end as by `kfuzz load`")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker that executors can reach")
     parser.add_argument("--rate", help="of all tasks together: records per second (50000), or bytes (20MB/s)")
@@ -327,6 +327,7 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> 
 
 
 def _replay(options: argparse.Namespace) -> int:
+    from kfuzz.places import opened
     from kfuzz.replay import Load, find_parts, load_shares, prepare_topics
 
     settings = _settings(options)
@@ -336,9 +337,10 @@ def _replay(options: argparse.Namespace) -> int:
         asked = Load(load(options.workload), str(options.workload), options.topics)
         most = len(load_shares(asked, settings, sys.maxsize))
     else:
-        parts = find_parts(options.log, topics=options.topics)
-        prepare_topics(parts, settings)
-        most = len(parts)
+        with opened(options.log) as path:
+            parts = find_parts(path, topics=options.topics)
+            prepare_topics(parts, settings)
+            most = len(parts)
     with _session(options, "kfuzz replay") as spark:
         from kfuzz.spark import replaying
         from kfuzz.spark.sessions import cores

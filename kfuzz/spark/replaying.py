@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import local_path
+from kfuzz.places import opened
 from kfuzz.replay import (
     Load,
     Part,
@@ -30,6 +30,7 @@ from kfuzz.replay import (
 from kfuzz.replay import replay as replay_here
 from kfuzz.spark.rows import Task, columns_of, task_of
 from kfuzz.spark.sessions import cores, run
+from kfuzz.storage import Target
 
 REPORT = columns_of(task=int, report=str)
 SPECULATION = "spark.speculation"
@@ -75,7 +76,7 @@ def replay(
     tasks: int | None = None,
     set_done: Callable[[int], None] = lambda done: None,
 ) -> Report:
-    """Send a log directory that the driver and every executor see under ``path``. ``topics`` is a glob.
+    """Send a log that the driver and every executor see under ``path``, a directory or a URI. ``topics`` is a glob.
 
     ``tasks`` is the number of Spark tasks; None takes one for each core, so that all run at the same time.
     ``set_done`` is called with the number of finished tasks.
@@ -84,13 +85,13 @@ def replay(
     ``UsageError`` as ``kfuzz.replay.replay`` does, and if ``spark.speculation`` is on. ``KfuzzError`` if the job fails.
     """
     _require_single(spark)
-    path = local_path(path).resolve()
-    parts = find_parts(path, topics=topics)
-    prepare_topics(parts, settings)
-    if settings.speed is not None and settings.first_timestamp is None:
-        settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
+    with opened(path) as here:
+        parts = find_parts(here, topics=topics)
+        prepare_topics(parts, settings)
+        if settings.speed is not None and settings.first_timestamp is None:
+            settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
     made = shares(parts, settings, tasks or cores(spark))
-    return _total(spark, [partial(_sent, str(path), topics, share) for share in made], set_done)
+    return _total(spark, [partial(_sent, Target.of(path).uri, topics, share) for share in made], set_done)
 
 
 def load(
@@ -136,8 +137,9 @@ def _sent(path: str, topics: str, share: Share) -> Report:
     wanted = frozenset(share.places)
 
     def send() -> Report:
-        parts = [part for part in find_parts(path, topics=topics) if (part.topic, part.partition) in wanted]
-        return replay_here(parts, share.settings)
+        with opened(path) as here:
+            parts = [part for part in find_parts(here, topics=topics) if (part.topic, part.partition) in wanted]
+            return replay_here(parts, share.settings)
 
     return _sent_once(", ".join(f"{topic}-{partition}" for topic, partition in share.places), send)
 
