@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from hashlib import shake_128
 from typing import Any, Final
 
 from kfuzz.corpora.json_values import CHOICES_MAX, DEPTH_MAX
 from kfuzz.corpora.quantities import LABEL, LABEL_MAX
 from kfuzz.corpora.words import WORDS
+from kfuzz.units import parse_moment
 
 UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ")
+DATE_BYTES: Final = len("2026-01-31T08:00:00.000Z")
 DAY_MS: Final = 86_400_000
 # Shorter texts are kept.
 LONG_BYTES: Final = 6
@@ -35,8 +36,8 @@ Found = tuple[Any, int, str | None]
 
 def two_digits(number: float, *, up: bool) -> int:
     """A whole number with two digits that are not 0, at most ``number``, or with ``up`` at least."""
-    whole = int(-(-number // 1) if up else number // 1)
-    step = 10 ** max(0, len(str(abs(whole))) - 2)
+    whole = math.ceil(number) if up else math.floor(number)
+    step: int = 10 ** max(0, len(str(abs(whole))) - 2)
     return -(-whole // step) * step if up else whole // step * step
 
 
@@ -84,20 +85,21 @@ class Fields:
             return {"type": "object", "fields": fields}
         if kinds != {str}:
             self.notes.append(f"field {shown} has arrays, maps or several types; here it is a text of the same size")
-            return self._sized(Counter(max(0, _size(value) - 2) for value in values), set())
+            return self._sized(Counter(max(0, _size(value) - 2) for value in values))
         if _usual(UUID.fullmatch(value) for value in values):
             return {"type": "uuid"}
         if _usual(value == key for value, _, key in found):
             return {"type": "key"}
-        if _usual(_is_moment(value, ms) for value, ms, _ in found):
+        moments = [(parse_moment(value), ms) for value, ms, _ in found if len(value) == DATE_BYTES]
+        if len(moments) > USUAL * len(found) and _usual(abs(at - ms) < DAY_MS for at, ms in moments if type(at) is int):
             return {"type": "timestamp"}
         counts = Counter(values)
         if len(counts) > ENUM_MAX or len(values) < 10 * len(counts):
-            return self._sized(Counter(map(_size, values)), set(counts))
-        known, labels = set(counts), Counter[str]()
+            return self._sized(Counter(map(_size, values)))
+        labels = Counter[str]()
         for value, count in counts.items():
             is_kept = _size(value) < LONG_BYTES and LABEL.fits(value) and not self.anonymous
-            labels[value if is_kept else self._other(min(_size(value), LABEL_MAX), known)] += count
+            labels[value if is_kept else self._letters(_size(value))] += count
         return {"type": "enum", "values": dict(labels)}
 
     def _number(self, values: list[float], decimals_max: int, shown: str) -> Json:
@@ -116,27 +118,18 @@ class Fields:
         more = {"type": "decimal", "decimals": max(1, decimals)} if decimals_max else {"type": "integer"}
         return {**more, "min": low, "max": high, "skew": skew}
 
-    def _other(self, size: int, known: set[str]) -> str:
-        """Letters that are not in ``known``, if there are such."""
-        made = ""
-        for _ in range(100):
-            self.made += 1
-            made = shake_128(self.made.to_bytes(8, "big")).digest(max(1, size)).translate(LETTERS).decode()
-            if made not in known:
-                break
-        known.add(made)
-        return made
+    def _letters(self, size: int) -> str:
+        self.made += 1
+        return shake_128(self.made.to_bytes(8, "big")).digest(min(max(1, size), LABEL_MAX)).translate(LETTERS).decode()
 
-    def _sized(self, sizes: Counter[int], known: set[str]) -> Json:
+    def _sized(self, sizes: Counter[int]) -> Json:
         """Texts of these sizes: letters, or words if they are long."""
-        pairs = self.weighed(sizes)
-        if pairs[-1][0] <= LABEL_MAX:
-            several = max(1, LABELS_WANTED // len(pairs))
-            return {"type": "enum", "values": {self._other(size, known): weight for size, weight in pairs * several}}
-        words = Counter[int]()
-        for size, weight in pairs:
+        pairs, labels, words = self.weighed(sizes), Counter[str](), Counter[int]()
+        for size, weight in pairs * max(1, LABELS_WANTED // len(pairs)):
+            labels[self._letters(size)] += weight
             words[round((size + 1) / (len(WORDS[0]) + 1))] += weight
-        return {"type": "text", "words": self.weighed(words)}
+        is_long = pairs[-1][0] > LABEL_MAX
+        return {"type": "text", "words": self.weighed(words)} if is_long else {"type": "enum", "values": dict(labels)}
 
 
 def _usual(found: Any) -> bool:
@@ -149,10 +142,3 @@ def _size(value: Any) -> int:
     """The bytes of a value as JSON; of a text without its quotes."""
     made = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return len(made.encode("utf-8", "surrogatepass")) - 2 * isinstance(value, str)
-
-
-def _is_moment(text: str, ms: int) -> bool:
-    try:
-        return bool(DATE.fullmatch(text)) and abs(datetime.fromisoformat(text).timestamp() * 1000 - ms) < DAY_MS
-    except ValueError:
-        return False

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -23,31 +24,44 @@ from kfuzz.corpora.observed import HOUR_MS, Observed, Sizes, Watching
 from kfuzz.corpora.plan import Plan, batch_bytes_max, offset_bytes_mean
 from kfuzz.corpora.quantities import WEIGHT_MAX
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, DAY_HOURS, GIB, KEY_TYPES, KIB, LEGACY_CODECS, MIB, PRODUCERS_MAX
-from kfuzz.corpora.workload import RATIO_MAX, RATIO_MIN, Topic, Workload
+from kfuzz.corpora.workload import (
+    BATCH_BYTES_MAX,
+    DAY_HOURS,
+    GIB,
+    KEY_TYPES,
+    KIB,
+    LEGACY_CODECS,
+    MIB,
+    PRODUCERS_MAX,
+    RATIO_MAX,
+    RATIO_MIN,
+    Topic,
+    Workload,
+)
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.kafka import INTERNAL_TOPICS
+from kfuzz.kafka import INT32_MAX, INTERNAL_TOPICS
 from kfuzz.logs.reading import schema, walk_slice
 from kfuzz.logs.segments import EVERYTHING, find_segments
 from kfuzz.logs.slicing import slices
 from kfuzz.schemas.values import Schemas
 from kfuzz.text import foreign_text, printable
+from kfuzz.units import counted
 
-# More different sizes than these become quantiles: every hundredth, and finer at the high end.
+# More different sizes than these become quantiles: every hundredth, and finer at the high end. The usual percentiles
+# are in the middle between two edges.
 POINTS_MAX: Final = 128
-EDGES: Final = np.concatenate([np.arange(1, 98) / 100, np.arange(980, 1001) / 1000])
+EDGES: Final = np.concatenate([np.arange(5, 976, 10), np.arange(979, 1000, 2), [1000]]) / 1000
 QUANTILES: Final = (0.5, 0.95, 0.99)
 CLOSE: Final = 0.05
 USUAL: Final = 0.9
 EXPONENT_MAX: Final = 4.0
-CARDINALITY_MAX: Final = (1 << 32) - 1
+CARDINALITY_MAX: Final = INT32_MAX
 # Ranks above these are counted in steps; so many first ones are drawn to find how often the most frequent key occurs.
 RANKS_EXACT: Final = 1024
-RANKS_DRAWN: Final = 1 << 18
+RANKS_DRAWN: Final = 1 << 17
 TOP: Final = 10
 CHECKED_OFFSETS: Final = 5000
-DAMAGE_SHOWN: Final = 3
 TEXT: Final = bytes([*range(32, 127), *b"\t\r\n"])
 
 
@@ -79,14 +93,14 @@ def learn(
         for part in slices([segment], EVERYTHING, isolation="log"):
             # It gives only rows of damage.
             for row in walk_slice(part, Watching(segment, wanted, EVERYTHING, "log", seen=observed)):
-                observed.damage.append(f"damaged and left out: {row.column('finding')[0]}")
+                observed.damage.append(str(row.column("finding")[0]))
         done += segment.size
         set_done(done)
     made: Json = {"size": 0, "topics": []}
     sizes: list[float] = []
     for at, (name, observed) in enumerate(seen.items()):
         if not observed.sums["records"]:
-            notes += [f"topic {name} has no data records", *_first(observed.damage)]
+            notes += [f"topic {name} has no data records", *observed.damage[:1]]
             continue
         fit = _Fit(observed, f"topic-{at + 1}" if anonymous else name, anonymous, is_decoded)
         topic, planned = fit.topic()
@@ -97,14 +111,9 @@ def learn(
     unit = max(sizes) / 1_000_000
     weights = [max(1, round(size / unit)) for size in sizes] if len(sizes) > 1 else [1]
     made["size"] = math.ceil(max(size / weight for size, weight in zip(sizes, weights, strict=True)) * sum(weights)) + 1
-    made["topics"] = [topic | {"weight": weight} for topic, weight in zip(made["topics"], weights, strict=True)]
+    for topic, weight in zip(made["topics"], weights, strict=True):
+        topic |= {"weight": weight} if len(weights) > 1 else {}
     return made | {"notes": notes}
-
-
-def _first(damage: list[str]) -> Iterator[str]:
-    yield from damage[:DAMAGE_SHOWN]
-    if len(damage) > DAMAGE_SHOWN:
-        yield f"and {len(damage) - DAMAGE_SHOWN} more damaged places"
 
 
 def toml(learned: Json) -> str:
@@ -115,17 +124,18 @@ def toml(learned: Json) -> str:
         lines += ["", "[[topics]]", *(f"# {printable(note)}" for note in topic["notes"])]
         plain = {key: one for key, one in topic.items() if not isinstance(one, dict) and key != "notes"}
         for head, table in {"": plain, **{key: one for key, one in topic.items() if isinstance(one, dict)}}.items():
-            lines += [f"[topics.{head}]"] * bool(head) + [f"{key} = {_toml(one)}" for key, one in table.items()]
+            lines += [f"[topics.{head}]"] * bool(head) + [
+                f"{key} = {_toml(one)}" for key, one in table.items() if key != "null_share" or one
+            ]
     return "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return (
-            "{ "
-            + ", ".join(f"{json.dumps(key, ensure_ascii=False)} = {_toml(one)}" for key, one in value.items())
-            + " }"
-        )
+        names = {
+            key: key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False) for key in value
+        }
+        return f"{{ {', '.join(f'{names[key]} = {_toml(one)}' for key, one in value.items())} }}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + "".join(f"    {_toml(one)},\n" for one in value) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -202,7 +212,8 @@ class _Law:
     def top(self, exponent: float) -> float:
         """The share of the most frequent keys, on average of some draws."""
         width, share = self.shares(self.cardinality(exponent), exponent)
-        each = np.repeat(share, np.minimum(width, RANKS_DRAWN))[:RANKS_DRAWN] * self.records
+        first = np.diff(np.minimum(np.cumsum(width), RANKS_DRAWN), prepend=0)
+        each = np.repeat(share, first) * self.records
         drawn = np.random.default_rng(0).poisson(each, (4, len(each)))
         return float(np.sort(drawn, axis=1)[:, -TOP:].sum() / 4 / self.records)
 
@@ -223,7 +234,9 @@ class _Fit:
     def topic(self) -> tuple[Json, Topic]:
         """The topic as a table of TOML, and as the plan has it."""
         sums, sizes, places = self.seen.sums, self.seen.sizes, self.seen.places
-        self.notes += [f"{sums['records']} records in {len(places)} partitions", *_first(self.seen.damage)]
+        self.notes.append(f"{sums['records']} records in {counted(len(places), 'partition')}")
+        if damage := self.seen.damage:
+            self.notes.append(f"{counted(len(damage), 'place')} of damage left out; the first: {damage[0]}")
         span = sum(end - first for first, end, _ in places.values())
         if sums["offsets"] < span:
             self.notes.append(
@@ -283,16 +296,22 @@ class _Fit:
         total = sizes.total()
         if not total:
             return {"null_share": 1.0}
-        kind = next((name for name, size in KEY_TYPES.items() if set(sizes) == {size}), None)
+        is_binary = any(key and b"\0" in key for _, _, key in self.seen.values)
+        kinds = [name for name, size in KEY_TYPES.items() if set(sizes) == {size} and (is_binary or name == "uuid")]
+        kind = kinds[0] if kinds else None
         letters = {} if kind else {size: count / total for size, count in sizes.items()}
         law = _Law(total, keys.cardinality, letters)
         hottest = np.sort(keys.counts)[: -TOP - 1 : -1] / total
         top, flat = float(hottest.sum()), law.top(0.0)
         made: Json = {"kind": "uniform", "cardinality": law.cardinality(0.0)}
-        least = 0
-        if law.distinct == total > 1 or (law.distinct > TOP and top < USUAL * flat):
+        is_flat = law.distinct == total > 1 or (law.distinct > TOP and top < USUAL * flat)
+        least = 0 if kind else len(str(law.distinct - 1))
+        if is_flat and (least <= min(sizes) or law.distinct < total or law.seen(CARDINALITY_MAX, 0) < 0.96 * total):
             made = {"kind": "sequential", "cardinality": law.distinct}
-            least = len(str(law.distinct - 1))
+            if least > min(sizes):
+                self.notes.append(
+                    f"keys are decimal numbers of at least {least} digits, in the log from {min(sizes)} B on"
+                )
         elif top > (1 + CLOSE) * flat:
             low, high = 0.0, EXPONENT_MAX
             for _ in range(12):
@@ -304,12 +323,8 @@ class _Fit:
                 self.notes.append(f"some keys have up to {apart:.0%} of the records more or less than in the log")
         if letters and made["kind"] != "sequential" and law.seen(made["cardinality"], 0) < (1 - CLOSE) * law.distinct:
             self.notes.append(f"the log has {law.distinct} keys; there are not so many of these sizes here")
-        made |= {"type": kind} if kind else {"size": _range(sizes, least, MIB)}
-        return made | (
-            {"null_share": share}
-            if (share := _share(self.seen.sums["records"] - total, self.seen.sums["records"]))
-            else {}
-        )
+        made |= {"type": kind} if kind else {"size": _range(sizes, least if made["kind"] == "sequential" else 0, MIB)}
+        return made | {"null_share": _share(self.seen.sums["records"] - total, self.seen.sums["records"])}
 
     # ------------------------------------------------------------------------------------------- values
 
@@ -382,7 +397,8 @@ class _Fit:
         return made
 
     def _writers(self) -> Json:
-        sums, made = self.seen.sums, {}
+        sums = self.seen.sums
+        made: Json = {}
         count = {name: min(max(1, len(ids)), PRODUCERS_MAX) for name, ids in self.seen.producers.items()}
         shares = {name: _share(sums[name], sums["offsets"]) for name in (*count, "magic0", "magic1")}
         if shares["idempotent"]:
@@ -405,6 +421,8 @@ class _Fit:
         return made
 
 
-def _weights(counts: Counter[str]) -> dict[str, int] | str:
-    found = {name: max(1, round(count * min(1, WEIGHT_MAX / counts.total()))) for name, count in counts.items() if count}
+def _weights(counts: Counter[Any]) -> dict[str, int] | str:
+    found = {
+        name: max(1, round(count * min(1, WEIGHT_MAX / counts.total()))) for name, count in counts.items() if count
+    }
     return found or "none"

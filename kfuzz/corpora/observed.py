@@ -65,7 +65,8 @@ class KeyCounts:
 
     def see(self, keys: pa.Array[Any]) -> None:
         """Count these."""
-        found: Any = keys.value_counts()
+        counted: Any = keys
+        found = counted.value_counts()
         hashes = b"".join(blake2b(key, digest_size=8).digest() for key in found.field("values").to_pylist())
         self.pending.append((np.frombuffer(hashes, np.uint64), found.field("counts").to_numpy()))
         if sum(len(one) for one, _ in self.pending) > max(len(self.hashes), PENDING_MIN):
