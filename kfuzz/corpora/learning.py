@@ -1,4 +1,4 @@
-"""Learns a workload from a log: what ``kfuzz corpus learn`` does. docs/corpora.md says what is fitted, and how.
+"""Learns a workload from a log, for ``kfuzz corpus learn``. docs/corpora.md says how each part is fitted.
 
 ``kfuzz.corpora.observed`` counts in one pass. Here these counts become a workload. No byte of a key, a value or a
 header gets into it.
@@ -24,20 +24,6 @@ from kfuzz.corpora.observed import HOUR_MS, Observed, Sizes, Watching
 from kfuzz.corpora.plan import Plan, batch_bytes_max, offset_bytes_mean
 from kfuzz.corpora.quantities import WEIGHT_MAX
 from kfuzz.corpora.resolution import resolve
-from kfuzz.corpora.workload import (
-    BATCH_BYTES_MAX,
-    DAY_HOURS,
-    GIB,
-    KEY_TYPES,
-    KIB,
-    LEGACY_CODECS,
-    MIB,
-    PRODUCERS_MAX,
-    RATIO_MAX,
-    RATIO_MIN,
-    Topic,
-    Workload,
-)
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX, INTERNAL_TOPICS
@@ -61,6 +47,9 @@ CARDINALITY_MAX: Final = INT32_MAX
 RANKS_EXACT: Final = 1024
 RANKS_DRAWN: Final = 1 << 17
 TOP: Final = 10
+OFTEN_ZERO: Final = ("null_share", "tombstone_share")
+# An age of the log in hours, from which all hours of the day have the same part of it.
+HOURS_MAX: Final = 10_000
 CHECKED_OFFSETS: Final = 5000
 TEXT: Final = bytes([*range(32, 127), *b"\t\r\n"])
 
@@ -93,14 +82,15 @@ def learn(
         for part in slices([segment], EVERYTHING, isolation="log"):
             # It gives only rows of damage.
             for row in walk_slice(part, Watching(segment, wanted, EVERYTHING, "log", seen=observed)):
-                observed.damage.append(str(row.column("finding")[0]))
+                observed.damage = observed.damage or str(row.column("finding")[0])
+                observed.sums["damage"] += 1
         done += segment.size
         set_done(done)
     made: Json = {"size": 0, "topics": []}
     sizes: list[float] = []
     for at, (name, observed) in enumerate(seen.items()):
         if not observed.sums["records"]:
-            notes += [f"topic {name} has no data records", *observed.damage[:1]]
+            notes.append(f"topic {name} has no data records" + f" ({observed.damage})" * bool(observed.damage))
             continue
         fit = _Fit(observed, f"topic-{at + 1}" if anonymous else name, anonymous, is_decoded)
         topic, planned = fit.topic()
@@ -124,24 +114,18 @@ def toml(learned: Json) -> str:
         lines += ["", "[[topics]]", *(f"# {printable(note)}" for note in topic["notes"])]
         plain = {key: one for key, one in topic.items() if not isinstance(one, dict) and key != "notes"}
         for head, table in {"": plain, **{key: one for key, one in topic.items() if isinstance(one, dict)}}.items():
-            lines += [f"[topics.{head}]"] * bool(head) + [
-                f"{key} = {_toml(one)}" for key, one in table.items() if key != "null_share" or one
-            ]
+            lines += [f"[topics.{head}]"] * bool(head)
+            lines += [f"{key} = {_toml(one)}" for key, one in table.items() if key not in OFTEN_ZERO or one]
     return "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        names = {
-            key: key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False) for key in value
-        }
-        return f"{{ {', '.join(f'{names[key]} = {_toml(one)}' for key, one in value.items())} }}"
+        names = (key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml(key) for key in value)
+        return f"{{ {', '.join(f'{name} = {_toml(one)}' for name, one in zip(names, value.values(), strict=True))} }}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + "".join(f"    {_toml(one)},\n" for one in value) + "]"
     return json.dumps(value, ensure_ascii=False)
-
-
-# ---------------------------------------------------------------------------------------------------- numbers
 
 
 def weighed(sizes: Counter[int]) -> list[list[int]]:
@@ -198,8 +182,9 @@ class _Law:
         """How many different keys are drawn."""
         width, share = self.shares(cardinality, exponent)
         keys = float((width * -np.expm1(self.records * np.log1p(-np.minimum(share, 1 - 1e-16)))).sum())
-        # Short keys may have equal letters.
-        return sum(-(16.0**size) * math.expm1(-keys * part / 16.0**size) for size, part in self.letters.items()) or keys
+        # Short keys may have equal letters. Long ones have not.
+        sizes = ((16.0 ** min(size, 100), part) for size, part in self.letters.items())
+        return sum(-texts * math.expm1(-keys * part / texts) for texts, part in sizes) or keys
 
     def cardinality(self, exponent: float) -> int:
         """The number of keys to draw from, to see ``distinct`` ones."""
@@ -218,9 +203,6 @@ class _Law:
         return float(np.sort(drawn, axis=1)[:, -TOP:].sum() / 4 / self.records)
 
 
-# ------------------------------------------------------------------------------------------------------ topic
-
-
 @dataclass(slots=True)
 class _Fit:
     """Makes a topic of what was observed."""
@@ -231,39 +213,41 @@ class _Fit:
     is_decoded: bool
     notes: list[str] = field(default_factory=list)
 
-    def topic(self) -> tuple[Json, Topic]:
+    def topic(self) -> tuple[Json, workloads.Topic]:
         """The topic as a table of TOML, and as the plan has it."""
         sums, sizes, places = self.seen.sums, self.seen.sizes, self.seen.places
         self.notes.append(f"{sums['records']} records in {counted(len(places), 'partition')}")
-        if damage := self.seen.damage:
-            self.notes.append(f"{counted(len(damage), 'place')} of damage left out; the first: {damage[0]}")
+        if count := sums["damage"]:
+            self.notes.append(f"{counted(count, 'place')} of damage left out; the first: {self.seen.damage}")
         span = sum(end - first for first, end, _ in places.values())
         if sums["offsets"] < span:
             self.notes.append(
-                f"{1 - sums['offsets'] / span:.1%} of the offsets are gone, as after compaction; here none is"
+                f"{1 - sums['offsets'] / span:.1%} of the offsets are gone, as in a compacted log; here none"
             )
         if (largest := max(end - first for first, end, _ in places.values())) > 1.2 * span / len(places):
             self.notes.append(f"the largest partition has {largest / span:.1%} of the offsets; here all have the same")
         keyed = sizes["key"].total()
-        values: Json = {"kind": self._kind(), "size": _range(sizes["value"] or Counter([0]), 0, 8 * MIB)}
-        values |= {"tombstone_share": _share(sums["tombstones"], keyed)}
-        if not keyed:
-            values["null_share"] = _share(sums["nulls"], sums["records"])
+        nulls = _share(sums["nulls"], sums["records"] - keyed)
+        values: Json = {"kind": self._kind(), "size": _range(sizes["value"] or Counter([0]), 0, workloads.MIB * 8)}
+        values |= {"null_share": nulls, "tombstone_share": max(0.0, _share(sums["tombstones"], keyed) - nulls)}
         codecs = self.seen.codecs[True]
-        if codecs["none"] < (1 - USUAL) * codecs.total() and sums["plain_bytes"] > RATIO_MIN * sums["packed_bytes"]:
-            values["ratio"] = round(min(sums["plain_bytes"] / sums["packed_bytes"], RATIO_MAX), 2)
+        if (
+            codecs["none"] < (1 - USUAL) * codecs.total()
+            and sums["plain_bytes"] > workloads.RATIO_MIN * sums["packed_bytes"]
+        ):
+            values["ratio"] = round(min(sums["plain_bytes"] / sums["packed_bytes"], workloads.RATIO_MAX), 2)
         topic = {
             "name": self.name,
             "partitions": max(places) + 1,
             "keys": self._keys(),
-            "values": {key: one for key, one in values.items() if one or key == "size"},
+            "values": values,
             "timestamps": self._timestamps(),
             "batches": {"records": _range(sizes["batch"] or Counter([100]), 1, 1_000_000), "codecs": _weights(codecs)},
             **self._writers(),
         }
         if sums["with_headers"]:
             share = _share(sums["with_headers"], sums["records"])
-            count, size = _range(sizes["headers"], 0, 100), _range(sizes["header"], 0, 64 * KIB)
+            count, size = _range(sizes["headers"], 0, 100), _range(sizes["header"], 0, 64 * workloads.KIB)
             topic["headers"] = {"share": share, "count": count, "size": size}
         try:
             planned = self._planned(topic)
@@ -274,12 +258,14 @@ class _Fit:
             planned = self._planned(topic)
         return self._with_fields(topic, planned)
 
-    def _planned(self, topic: Json) -> Topic:
+    def _planned(self, topic: Json) -> workloads.Topic:
         """The topic as the plan has it. The largest batches get fewer records if they could be too large."""
-        read = workloads.parse(toml({"size": GIB, "topics": [topic | {"notes": []}], "notes": []}), "the workload")
+        read = workloads.parse(
+            toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []}), "the workload"
+        )
         largest, records = batch_bytes_max(read.topics[0]), topic["batches"]["records"]
-        if largest > BATCH_BYTES_MAX:
-            most = max(1, int(read.topics[0].batches.records.max * BATCH_BYTES_MAX / largest * USUAL))
+        if largest > workloads.BATCH_BYTES_MAX:
+            most = max(1, int(read.topics[0].batches.records.max * workloads.BATCH_BYTES_MAX / largest * USUAL))
             self.notes.append(f"no batch has more than {most} records, because all of its values could be the largest")
             counts = Counter[int](dict(records) if isinstance(records, list) else {records: 1})
             topic["batches"] = topic["batches"] | {"records": _range(counts, 1, most)}
@@ -288,8 +274,6 @@ class _Fit:
         Plan(resolved)
         return resolved.topics[0]
 
-    # --------------------------------------------------------------------------------------------- keys
-
     def _keys(self) -> Json:
         keys, sizes = self.seen.keys, self.seen.sizes["key"]
         keys.merge()
@@ -297,7 +281,9 @@ class _Fit:
         if not total:
             return {"null_share": 1.0}
         is_binary = any(key and b"\0" in key for _, _, key in self.seen.values)
-        kinds = [name for name, size in KEY_TYPES.items() if set(sizes) == {size} and (is_binary or name == "uuid")]
+        kinds = [
+            name for name, size in workloads.KEY_TYPES.items() if set(sizes) == {size} and (is_binary or name == "uuid")
+        ]
         kind = kinds[0] if kinds else None
         letters = {} if kind else {size: count / total for size, count in sizes.items()}
         law = _Law(total, keys.cardinality, letters)
@@ -321,18 +307,18 @@ class _Fit:
             shares = np.sort(law.shares(made["cardinality"], high)[1])[: -len(hottest) - 1 : -1]
             if (apart := float(np.abs(hottest[: len(shares)] - shares).max())) > CLOSE:
                 self.notes.append(f"some keys have up to {apart:.0%} of the records more or less than in the log")
-        if letters and made["kind"] != "sequential" and law.seen(made["cardinality"], 0) < (1 - CLOSE) * law.distinct:
-            self.notes.append(f"the log has {law.distinct} keys; there are not so many of these sizes here")
-        made |= {"type": kind} if kind else {"size": _range(sizes, least if made["kind"] == "sequential" else 0, MIB)}
+        made |= (
+            {"type": kind}
+            if kind
+            else {"size": _range(sizes, least if made["kind"] == "sequential" else 0, workloads.MIB)}
+        )
         return made | {"null_share": _share(self.seen.sums["records"] - total, self.seen.sums["records"])}
-
-    # ------------------------------------------------------------------------------------------- values
 
     def _kind(self) -> str:
         texts = sum(one.isascii() and not one.translate(None, TEXT) for one, _, _ in self.seen.values)
         return "text" if texts > USUAL * len(self.seen.values) else "random"
 
-    def _with_fields(self, topic: Json, planned: Topic) -> tuple[Json, Topic]:
+    def _with_fields(self, topic: Json, planned: workloads.Topic) -> tuple[Json, workloads.Topic]:
         """The topic with JSON values, if these have about the sizes that are in the log."""
         objects = []
         for text, ms, key in self.seen.values:
@@ -352,7 +338,7 @@ class _Fit:
             self.notes.append(f"fields of JSON are left out: {error}")
             return topic, planned
         sizes, one = Sizes(), replace(made, partitions=1)
-        workload = Workload((one,), GIB)
+        workload = workloads.Workload((one,), workloads.GIB)
         for rows in generated.read(workload, rows="records", columns=["value"], last_offset=CHECKED_OFFSETS):
             sizes.see(np.array([-1 if value is None else len(value) for value in rows.column(0).to_pylist()]))
         ours, theirs = _quantiles(sizes), _quantiles(self.seen.sizes["value"])
@@ -365,8 +351,6 @@ class _Fit:
             return topic, planned
         self.notes += fields.notes
         return changed, made
-
-    # ------------------------------------------------------------------------------------------- others
 
     def _timestamps(self) -> Json:
         seen = self.seen
@@ -384,10 +368,11 @@ class _Fit:
             made["type"] = "log-append"
         if rate < 1:
             self.notes.append(f"a partition gets {rate:.2g} records per second; here 1, which is the least")
-        if span_ms >= DAY_HOURS * HOUR_MS:
+        if span_ms >= workloads.DAY_HOURS * HOUR_MS:
+            last_ms = min(last_ms, seen.first_ms + HOURS_MAX * HOUR_MS)
             hours = np.arange(seen.first_ms // HOUR_MS, last_ms // HOUR_MS + 1)
             lengths = np.minimum((hours + 1) * HOUR_MS, last_ms + 1) - np.maximum(hours * HOUR_MS, seen.first_ms)
-            each = seen.hours / np.bincount(hours % DAY_HOURS, lengths, DAY_HOURS)
+            each = seen.hours / np.bincount(hours % workloads.DAY_HOURS, lengths, workloads.DAY_HOURS)
             made["hour_weights"] = np.ceil(each / each.max() * 100).astype(int).tolist()
         else:
             self.notes.append("the log has less than a day, so the hours of the day are not learned")
@@ -399,7 +384,7 @@ class _Fit:
     def _writers(self) -> Json:
         sums = self.seen.sums
         made: Json = {}
-        count = {name: min(max(1, len(ids)), PRODUCERS_MAX) for name, ids in self.seen.producers.items()}
+        count = {name: min(max(1, len(ids)), workloads.PRODUCERS_MAX) for name, ids in self.seen.producers.items()}
         shares = {name: _share(sums[name], sums["offsets"]) for name in (*count, "magic0", "magic1")}
         if shares["idempotent"]:
             made["producers"] = {"count": count["idempotent"], "share": shares["idempotent"]}
@@ -414,9 +399,9 @@ class _Fit:
             self.notes.append("each transaction is in one partition: how many it covers is not learned")
         if sums["magic0"] + sums["magic1"]:
             old = self.seen.codecs[False]
-            if any(old[name] for name in set(old) - set(LEGACY_CODECS)):
+            if any(old[name] for name in set(old) - set(workloads.LEGACY_CODECS)):
                 self.notes.append("messages of old formats have codecs that kfuzz does not write there")
-            known = Counter({name: old[name] for name in LEGACY_CODECS if old[name]}) or Counter(["none"])
+            known = Counter({name: old[name] for name in workloads.LEGACY_CODECS if old[name]}) or Counter(["none"])
             made["legacy"] = {name: shares[name] for name in ("magic0", "magic1")} | {"codecs": _weights(known)}
         return made
 

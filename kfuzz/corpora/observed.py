@@ -110,7 +110,7 @@ class Observed:
     first_ms: int = 1 << 62
     values: list[tuple[bytes, int, bytes | None]] = field(default_factory=list)
     stride: int = 1
-    damage: list[str] = field(default_factory=list)
+    damage: str = ""
 
     def see(self, heads: BatchHeads, counts: Numbers, columns: pa.RecordBatch, partition: int) -> None:
         """Add some batches, in the order of the log."""
