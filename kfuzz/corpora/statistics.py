@@ -305,7 +305,9 @@ def _count_records(
     has_key = key_sizes >= 0
     keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
     sample.keyed[segment.partition] += len(keys)
-    sample.see("keys.size", (key_sizes[has_key] < topic.keys.size.min) | (key_sizes[has_key] > topic.keys.size.max))
+    sizes, asked = key_sizes[has_key], topic.keys.size
+    wrong = ~np.isin(sizes, [one for one, _ in asked.weights]) if asked.weights else (sizes < asked.min)
+    sample.see("keys.size", wrong | (sizes > asked.max))
     if (name := topic.keys.partitioner) in HASHING:
         found = (partition_of(name, key or b"", topic.partitions) for key in keys.unique().to_pylist())
         sample.see("keys.partitioner", np.array([one not in (None, segment.partition) for one in found], np.bool_))
@@ -485,6 +487,10 @@ def _keys(sample: _Sample) -> Iterator[Check]:
     letters = alike + math.sqrt(seen * log / 2) if alike > sample.alarm / 2 else 0.0
     bound = slack + math.sqrt(count * log / 2) + letters
     yield Check(topic.name, "keys.cardinality", count, mean, float(compute.count_distinct(found).as_py()), bound)
+    if keys.size.weights and alike <= sample.alarm / 2:
+        # Each key's size is drawn once.
+        sizes = compute.binary_length(found.unique()).to_numpy().astype(np.int64)
+        yield sample.spread("keys.size", sizes, drawn(keys.size))
     hot = hot_keys(keys, sample.key_seed, own)
     ranks = compute.fill_null(compute.index_in(found, value_set=hot.keys), len(hot.keys)).to_numpy()
     ours = np.cumsum(np.bincount(ranks, minlength=len(hot.keys) + 1)[:-1]) / count
