@@ -165,7 +165,7 @@ def _kcat(options: Sequence[str], segment: Path, stack: ExitStack) -> list[str]:
 
 
 def loads(folder: Path, records: int, stack: ExitStack) -> dict[str, Job]:
-    """``kfuzz load``, Kafka's perf test and confluent-kafka in a loop: the same records to a broker at the same rate."""
+    """``kfuzz load``, Kafka's perf test and a loop of confluent-kafka: the same records at the same rate."""
     try:
         broker = stack.enter_context(Broker())
         perf = kafka_tool(PERF, *PERF_OPTIONS, "--num-records", str(records), "--throughput", str(LOAD_RATE))
