@@ -27,7 +27,12 @@ def main() -> None:
     settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "batch.size": 16384, "linger.ms": 5}
     producer, value, began = confluent_kafka.Producer(settings), bytes(100), time.monotonic()
     for number in range(count):
-        producer.produce(topic, value, on_delivery=take)
+        while True:
+            try:
+                producer.produce(topic, value, on_delivery=take)
+                break
+            except BufferError:
+                producer.poll(0.01)
         if number % ROUND == 0:
             producer.poll(0)
             time.sleep(max(0.0, began + number / rate - time.monotonic()))
