@@ -303,6 +303,14 @@ def _avro(setup: _Setup) -> _Meeting:
     return _Meeting(jobs, [Contest("kfuzz", name, (name,)) for name in ("fastavro", "confluent")], expected, size, 3)
 
 
+def _load(setup: _Setup) -> _Meeting:
+    """``kfuzz load``, beside Kafka's perf test and confluent-kafka: the CPU time of each client, with its start."""
+    records = process_work.LOAD_BATCH_RECORDS * max(100, round(6896 * setup.run.share))
+    jobs = process_work.loads(setup.folder(), records, setup.stack)
+    contests = [Contest("kfuzz", name, (name,)) for name in jobs if name != "kfuzz"]
+    return _Meeting(jobs, contests, process_work.Printed(1), records * 100, 3)
+
+
 # --- the proxy ------------------------------------------------------------------------------------------------------
 
 # Version 17 can name brokers, so an answer is held until it is whole; version 12 cannot.
@@ -418,6 +426,7 @@ _PAIR: Final = ["offset", "value"]
 FILE_PATHS: Final[Mapping[str, _Path]] = {
     **{f"{mode}-{log}": partial(_dump, mode, log) for log in process_work.LOGS for mode in process_work.MODES},
     "cat-avro": _avro,
+    "load": _load,
     "make-uncompressed": partial(_make, GeneratedSet()),
     "make-batches-of-1": partial(_make, GeneratedSet(each=1)),
     "make-magic-1": partial(_make, GeneratedSet(magic=1)),

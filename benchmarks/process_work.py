@@ -28,6 +28,20 @@ from kfuzz.corpora.workload import MIB, Batches, Topic, Workload
 from kfuzz.errors import UsageError
 
 DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
+PERF: Final = "org.apache.kafka.tools.ProducerPerformance"
+PERF_OPTIONS: Final = ("--record-size", "100")
+# Records in a second.
+LOAD_RATE, LOAD_PARTITIONS = 50_000, 4
+# The batches have the size of the other producers'.
+LOAD_BATCH_RECORDS: Final = 145
+LOADED: Final = f"""
+[[topics]]
+name = "{{topic}}"
+partitions = {LOAD_PARTITIONS}
+keys.null_share = 1.0
+values.size = 100
+batches.records = {LOAD_BATCH_RECORDS}
+"""
 SEGMENT_BYTES_MOST: Final = 1 << 30
 # Of the broker: room for an entry each 4096 bytes of the largest segment, and more.
 INDEX_BYTES: Final = 10 * MIB
@@ -148,3 +162,24 @@ def _kcat(options: Sequence[str], segment: Path, stack: ExitStack) -> list[str]:
     topic = broker.create_topic(1)
     broker.replace_log(topic, segment.parent.iterdir())
     return ["kcat", "-C", "-b", f"127.0.0.1:{broker.port}", "-t", topic, "-p", "0", "-o", "beginning", "-e", *options]
+
+
+def loads(folder: Path, records: int, stack: ExitStack) -> dict[str, Job]:
+    """``kfuzz load``, Kafka's perf test and a loop of confluent-kafka: the same records at the same rate."""
+    try:
+        broker = stack.enter_context(Broker())
+        perf = kafka_tool(PERF, *PERF_OPTIONS, "--num-records", str(records), "--throughput", str(LOAD_RATE))
+    except (BrokerFailed, UsageError) as error:
+        raise PeerMissing(f"no broker takes a load: {error}") from None
+    place, topic = f"127.0.0.1:{broker.port}", broker.create_topic(LOAD_PARTITIONS)
+    perf += ["--topic", topic, "--producer-props", f"bootstrap.servers={place}"]
+    workload = folder / "load.toml"
+    workload.write_text(LOADED.format(topic=topic))
+    bounds = ["--records", str(records), "--rate", str(LOAD_RATE)]
+    ours = [sys.executable, "-m", "kfuzz", "load", str(workload), "--bootstrap", place, *bounds]
+    loop = [sys.executable, "-m", "benchmarks.produce", place, topic, str(records), str(LOAD_RATE)]
+    return {
+        "kfuzz": partial(Command, ours, topic.encode() + b": .* batch"),
+        "perf-test": partial(Command, perf, b".* 99.9th"),
+        "confluent": partial(Command, loop, b"%d records sent" % records),
+    }

@@ -184,9 +184,10 @@ class Cluster:
         """The values of an answer without an error.
 
         ``ask`` makes a coroutine that asks. ``moved`` is called if the answer says that it is the wrong broker. Raises
-        ``BrokerError`` for an error that cannot be retried, or that stays after ``settings.retries``.
+        ``BrokerError`` for an error that cannot be retried, or that stays after ``settings.retries``; after the end of
+        the work, also for one that stays for the time of an answer.
         """
-        attempt = 0
+        attempt, late = 0, time.monotonic() + self.settings.timeout_ms / 1000
         while True:
             try:
                 values = await ask()
@@ -198,7 +199,8 @@ class Cluster:
             if code in MOVED:
                 moved()
             attempt += 1
-            if code not in RETRIABLE or attempt > self.settings.retries:
+            is_over = attempt > self.settings.retries or (self.ended.is_set() and time.monotonic() > late)
+            if code not in RETRIABLE or is_over:
                 raise BrokerError(what, code, message)
             self.trouble = f"; the last answer was {what}: {error_name(code)}"
             await asyncio.sleep(backoff_s(attempt))
