@@ -191,7 +191,7 @@ class _Law:
         low, high = self.distinct - 1, CARDINALITY_MAX
         while high - low > 1 + low // 1000:
             middle = math.isqrt(max(1, low) * high) + 1 if low else 1
-            low, high = (middle, high) if self.seen(middle, exponent) < self.distinct * (1 - 1e-6) else (low, middle)
+            low, high = (middle, high) if self.seen(middle, exponent) < self.distinct - 0.5 else (low, middle)
         return high
 
     def top(self, exponent: float) -> float:

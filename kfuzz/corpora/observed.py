@@ -1,4 +1,4 @@
-"""What the log of a topic holds, in numbers: counted in one pass, in memory that does not grow with the log.
+"""Counts the records and batches in the log of a topic, in one pass, in memory that does not grow with the log.
 
 Sizes are counted after rounding to three digits, so there are at most some thousands of them. Up to ``KEYS_MAX``
 different keys are counted exactly. Of more, a sample is kept by their hashes, and the most frequent ones. Of the
