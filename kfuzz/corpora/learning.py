@@ -221,9 +221,7 @@ class _Fit:
             self.notes.append(f"{counted(count, 'place')} of damage left out; the first: {self.seen.damage}")
         span = sum(end - first for first, end, _ in places.values())
         if sums["offsets"] < span:
-            self.notes.append(
-                f"{1 - sums['offsets'] / span:.1%} of the offsets are gone, as in a compacted log; here none"
-            )
+            self.notes.append(f"{1 - sums['offsets'] / span:.1%} of the offsets are gone, as after compaction")
         if (largest := max(end - first for first, end, _ in places.values())) > 1.2 * span / len(places):
             self.notes.append(f"the largest partition has {largest / span:.1%} of the offsets; here all have the same")
         keyed = sizes["key"].total()
@@ -231,11 +229,9 @@ class _Fit:
         values: Json = {"kind": self._kind(), "size": _range(sizes["value"] or Counter([0]), 0, workloads.MIB * 8)}
         values |= {"null_share": nulls, "tombstone_share": max(0.0, _share(sums["tombstones"], keyed) - nulls)}
         codecs = self.seen.codecs[True]
-        if (
-            codecs["none"] < (1 - USUAL) * codecs.total()
-            and sums["plain_bytes"] > workloads.RATIO_MIN * sums["packed_bytes"]
-        ):
-            values["ratio"] = round(min(sums["plain_bytes"] / sums["packed_bytes"], workloads.RATIO_MAX), 2)
+        ratio = sums["plain_bytes"] / max(1, sums["packed_bytes"])
+        if codecs["none"] < (1 - USUAL) * codecs.total() and ratio >= workloads.RATIO_MIN:
+            values["ratio"] = round(min(ratio, workloads.RATIO_MAX), 2)
         topic = {
             "name": self.name,
             "partitions": max(places) + 1,
@@ -260,9 +256,8 @@ class _Fit:
 
     def _planned(self, topic: Json) -> workloads.Topic:
         """The topic as the plan has it. The largest batches get fewer records if they could be too large."""
-        read = workloads.parse(
-            toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []}), "the workload"
-        )
+        text = toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []})
+        read = workloads.parse(text, "the workload")
         largest, records = batch_bytes_max(read.topics[0]), topic["batches"]["records"]
         if largest > workloads.BATCH_BYTES_MAX:
             most = max(1, int(read.topics[0].batches.records.max * workloads.BATCH_BYTES_MAX / largest * USUAL))
@@ -281,10 +276,8 @@ class _Fit:
         if not total:
             return {"null_share": 1.0}
         is_binary = any(key and b"\0" in key for _, _, key in self.seen.values)
-        kinds = [
-            name for name, size in workloads.KEY_TYPES.items() if set(sizes) == {size} and (is_binary or name == "uuid")
-        ]
-        kind = kinds[0] if kinds else None
+        types = {size: name for name, size in workloads.KEY_TYPES.items() if is_binary or name == "uuid"}
+        kind = types.get(min(sizes)) if len(sizes) == 1 else None
         letters = {} if kind else {size: count / total for size, count in sizes.items()}
         law = _Law(total, keys.cardinality, letters)
         hottest = np.sort(keys.counts)[: -TOP - 1 : -1] / total
@@ -295,9 +288,7 @@ class _Fit:
         if is_flat and (least <= min(sizes) or law.distinct < total or law.seen(CARDINALITY_MAX, 0) < 0.96 * total):
             made = {"kind": "sequential", "cardinality": law.distinct}
             if least > min(sizes):
-                self.notes.append(
-                    f"keys are decimal numbers of at least {least} digits, in the log from {min(sizes)} B on"
-                )
+                self.notes.append(f"keys have at least {least} bytes, in the log from {min(sizes)} on")
         elif top > (1 + CLOSE) * flat:
             low, high = 0.0, EXPONENT_MAX
             for _ in range(12):
@@ -307,11 +298,8 @@ class _Fit:
             shares = np.sort(law.shares(made["cardinality"], high)[1])[: -len(hottest) - 1 : -1]
             if (apart := float(np.abs(hottest[: len(shares)] - shares).max())) > CLOSE:
                 self.notes.append(f"some keys have up to {apart:.0%} of the records more or less than in the log")
-        made |= (
-            {"type": kind}
-            if kind
-            else {"size": _range(sizes, least if made["kind"] == "sequential" else 0, workloads.MIB)}
-        )
+        size = _range(sizes, least if made["kind"] == "sequential" else 0, workloads.MIB)
+        made |= {"type": kind} if kind else {"size": size}
         return made | {"null_share": _share(self.seen.sums["records"] - total, self.seen.sums["records"])}
 
     def _kind(self) -> str:
@@ -323,9 +311,7 @@ class _Fit:
         objects = []
         for text, ms, key in self.seen.values:
             with contextlib.suppress(UsageError):
-                objects.append(
-                    (load_json(text, "a value"), ms, None if key is None else key.decode("utf-8", "replace"))
-                )
+                objects.append((load_json(text, "a value"), ms, None if key is None else foreign_text(key)))
         objects = [one for one in objects if isinstance(one[0], dict) and not one[0].keys() >= {"error", "hex"}]
         fields = Fields(weighed, self.anonymous)
         if len(objects) <= USUAL * len(self.seen.values) or not (fitted := fields.of(objects)):
@@ -345,7 +331,7 @@ class _Fit:
         told = f"{ours} bytes at p50, p95 and p99, in the log {theirs}"
         if self.is_decoded:
             self.notes.append(f"values are decoded by their schemas, and JSON here: {told}")
-        elif any(abs(our - their) > CLOSE * their for our, their in zip(ours, theirs, strict=True)):
+        elif any(abs(our - their) > CLOSE * their for our, their in zip(ours, theirs, strict=False)):
             self.notes.append(f"values are not JSON here, because fitted fields give other sizes: {told}. The fields:")
             self.notes += _toml(fitted).splitlines()
             return topic, planned

@@ -37,7 +37,7 @@ SAMPLE_BYTES_MAX: Final = 64 << 20
 VALUE_BYTES_MAX: Final = 64 << 10
 IDS_MAX: Final = 10_000
 HOUR_MS: Final = 3_600_000
-# What a record takes besides its key, its value and its headers, and what a batch's length counts of its header.
+# The bytes of a record besides key, value and headers, and those of its header that a batch counts in its length.
 RECORD_BYTES: Final = 7
 HEAD_BYTES: Final = 49
 ABORT: Final = b"\0\0\0\0"
