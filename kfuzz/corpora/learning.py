@@ -51,6 +51,7 @@ OFTEN_ZERO: Final = ("null_share", "tombstone_share")
 # An age of the log in hours, from which all hours of the day have the same part of it.
 HOURS_MAX: Final = 10_000
 CHECKED_OFFSETS: Final = 5000
+SEGMENT_BYTES: Final = (16 << 20, 1 << 20)
 TEXT: Final = bytes([*range(32, 127), *b"\t\r\n"])
 
 
@@ -88,6 +89,7 @@ def learn(
         set_done(done)
     made: Json = {"size": 0, "topics": []}
     sizes: list[float] = []
+    bounds: list[int] = []
     for at, (name, observed) in enumerate(seen.items()):
         if not observed.sums["records"]:
             notes.append(f"topic {name} has no data records" + f" ({observed.damage})" * bool(observed.damage))
@@ -95,6 +97,7 @@ def learn(
         fit = _Fit(observed, f"topic-{at + 1}" if anonymous else name, anonymous, is_decoded)
         topic, planned = fit.topic()
         made["topics"].append({**topic, "notes": fit.notes})
+        bounds.append(fit.segment_bytes or workloads.GIB)
         sizes.append(offset_bytes_mean(planned) * max(observed.sums["offsets"], 2 * planned.partitions))
     if not sizes:
         raise UsageError(f"{path} has no data records, so there is nothing to learn; {'; '.join(notes)}")
@@ -103,13 +106,14 @@ def learn(
     made["size"] = math.ceil(max(size / weight for size, weight in zip(sizes, weights, strict=True)) * sum(weights)) + 1
     for topic, weight in zip(made["topics"], weights, strict=True):
         topic |= {"weight": weight} if len(weights) > 1 else {}
+    made |= {"segment_bytes": min(bounds)} if min(bounds) < workloads.GIB else {}
     return made | {"notes": notes}
 
 
 def toml(learned: Json) -> str:
     """A workload's file, with the notes as comments."""
     lines = [f"# {printable(note)}" for note in ("Made by kfuzz corpus learn.", *learned["notes"])]
-    lines.append(f"size = {learned['size']}")
+    lines += [f"{key} = {learned[key]}" for key in ("size", "segment_bytes") if key in learned]
     for topic in learned["topics"]:
         lines += ["", "[[topics]]", *(f"# {printable(note)}" for note in topic["notes"])]
         plain = {key: one for key, one in topic.items() if not isinstance(one, dict) and key != "notes"}
@@ -194,13 +198,18 @@ class _Law:
             low, high = (middle, high) if self.seen(middle, exponent) < self.distinct - 0.5 else (low, middle)
         return high
 
+    @property
+    def most(self) -> int:
+        """How many keys are the most frequent ones: ten, or half of a few."""
+        return max(1, min(TOP, self.distinct // 2))
+
     def top(self, exponent: float) -> float:
         """The share of the most frequent keys, on average of some draws."""
         width, share = self.shares(self.cardinality(exponent), exponent)
         first = np.diff(np.minimum(np.cumsum(width), RANKS_DRAWN), prepend=0)
         each = np.repeat(share, first) * self.records
         drawn = np.random.default_rng(0).poisson(each, (4, len(each)))
-        return float(np.sort(drawn, axis=1)[:, -TOP:].sum() / 4 / self.records)
+        return float(np.sort(drawn, axis=1)[:, -self.most :].sum() / 4 / self.records)
 
 
 @dataclass(slots=True)
@@ -212,6 +221,8 @@ class _Fit:
     anonymous: bool
     is_decoded: bool
     notes: list[str] = field(default_factory=list)
+    # 0: as the plan decides. A segment with rare large values could be too large for Kafka.
+    segment_bytes: int = 0
 
     def topic(self) -> tuple[Json, workloads.Topic]:
         """The topic as a table of TOML, and as the plan has it."""
@@ -266,6 +277,11 @@ class _Fit:
             topic["batches"] = topic["batches"] | {"records": _range(counts, 1, most)}
             return self._planned(topic)
         resolved = resolve(read)
+        for smaller in (self.segment_bytes, *SEGMENT_BYTES):
+            with contextlib.suppress(UsageError):
+                Plan(replace(resolved, segment_bytes=smaller))
+                self.segment_bytes = smaller
+                return resolved.topics[0]
         Plan(resolved)
         return resolved.topics[0]
 
@@ -280,7 +296,7 @@ class _Fit:
         kind = types.get(min(sizes)) if len(sizes) == 1 else None
         letters = {} if kind else {size: count / total for size, count in sizes.items()}
         law = _Law(total, keys.cardinality, letters)
-        hottest = np.sort(keys.counts)[: -TOP - 1 : -1] / total
+        hottest = np.sort(keys.counts)[: -law.most - 1 : -1] / total
         top, flat = float(hottest.sum()), law.top(0.0)
         made: Json = {"kind": "uniform", "cardinality": law.cardinality(0.0)}
         is_flat = law.distinct == total > 1 or (law.distinct > TOP and top < USUAL * flat)
@@ -289,7 +305,7 @@ class _Fit:
             made = {"kind": "sequential", "cardinality": law.distinct}
             if least > min(sizes):
                 self.notes.append(f"keys have at least {least} bytes, in the log from {min(sizes)} on")
-        elif top > (1 + CLOSE) * flat:
+        elif law.distinct > 1 and top > (1 + CLOSE) * flat:
             low, high = 0.0, EXPONENT_MAX
             for _ in range(12):
                 middle = (low + high) / 2
