@@ -51,6 +51,7 @@ OFTEN_ZERO: Final = ("null_share", "tombstone_share")
 # An age of the log in hours, from which all hours of the day have the same part of it.
 HOURS_MAX: Final = 10_000
 CHECKED_OFFSETS: Final = 5000
+SEGMENT_BYTES: Final = (16 << 20, 1 << 20)
 TEXT: Final = bytes([*range(32, 127), *b"\t\r\n"])
 
 
@@ -88,6 +89,7 @@ def learn(
         set_done(done)
     made: Json = {"size": 0, "topics": []}
     sizes: list[float] = []
+    bounds: list[int] = []
     for at, (name, observed) in enumerate(seen.items()):
         if not observed.sums["records"]:
             notes.append(f"topic {name} has no data records" + f" ({observed.damage})" * bool(observed.damage))
@@ -95,6 +97,7 @@ def learn(
         fit = _Fit(observed, f"topic-{at + 1}" if anonymous else name, anonymous, is_decoded)
         topic, planned = fit.topic()
         made["topics"].append({**topic, "notes": fit.notes})
+        bounds.append(fit.segment_bytes or workloads.GIB)
         sizes.append(offset_bytes_mean(planned) * max(observed.sums["offsets"], 2 * planned.partitions))
     if not sizes:
         raise UsageError(f"{path} has no data records, so there is nothing to learn; {'; '.join(notes)}")
@@ -103,13 +106,14 @@ def learn(
     made["size"] = math.ceil(max(size / weight for size, weight in zip(sizes, weights, strict=True)) * sum(weights)) + 1
     for topic, weight in zip(made["topics"], weights, strict=True):
         topic |= {"weight": weight} if len(weights) > 1 else {}
+    made |= {"segment_bytes": min(bounds)} if min(bounds) < workloads.GIB else {}
     return made | {"notes": notes}
 
 
 def toml(learned: Json) -> str:
     """A workload's file, with the notes as comments."""
     lines = [f"# {printable(note)}" for note in ("Made by kfuzz corpus learn.", *learned["notes"])]
-    lines.append(f"size = {learned['size']}")
+    lines += [f"{key} = {learned[key]}" for key in ("size", "segment_bytes") if key in learned]
     for topic in learned["topics"]:
         lines += ["", "[[topics]]", *(f"# {printable(note)}" for note in topic["notes"])]
         plain = {key: one for key, one in topic.items() if not isinstance(one, dict) and key != "notes"}
@@ -191,8 +195,13 @@ class _Law:
         low, high = self.distinct - 1, CARDINALITY_MAX
         while high - low > 1 + low // 1000:
             middle = math.isqrt(max(1, low) * high) + 1 if low else 1
-            low, high = (middle, high) if self.seen(middle, exponent) < self.distinct * (1 - 1e-6) else (low, middle)
+            low, high = (middle, high) if self.seen(middle, exponent) < self.distinct - 0.5 else (low, middle)
         return high
+
+    @property
+    def most(self) -> int:
+        """How many keys are the most frequent ones: ten, or half of a few."""
+        return max(1, min(TOP, self.distinct // 2))
 
     def top(self, exponent: float) -> float:
         """The share of the most frequent keys, on average of some draws."""
@@ -200,7 +209,7 @@ class _Law:
         first = np.diff(np.minimum(np.cumsum(width), RANKS_DRAWN), prepend=0)
         each = np.repeat(share, first) * self.records
         drawn = np.random.default_rng(0).poisson(each, (4, len(each)))
-        return float(np.sort(drawn, axis=1)[:, -TOP:].sum() / 4 / self.records)
+        return float(np.sort(drawn, axis=1)[:, -self.most :].sum() / 4 / self.records)
 
 
 @dataclass(slots=True)
@@ -212,6 +221,8 @@ class _Fit:
     anonymous: bool
     is_decoded: bool
     notes: list[str] = field(default_factory=list)
+    # 0: as the plan decides. A segment with rare large values could be too large for Kafka.
+    segment_bytes: int = 0
 
     def topic(self) -> tuple[Json, workloads.Topic]:
         """The topic as a table of TOML, and as the plan has it."""
@@ -221,9 +232,7 @@ class _Fit:
             self.notes.append(f"{counted(count, 'place')} of damage left out; the first: {self.seen.damage}")
         span = sum(end - first for first, end, _ in places.values())
         if sums["offsets"] < span:
-            self.notes.append(
-                f"{1 - sums['offsets'] / span:.1%} of the offsets are gone, as in a compacted log; here none"
-            )
+            self.notes.append(f"{1 - sums['offsets'] / span:.1%} of the offsets are gone, as after compaction")
         if (largest := max(end - first for first, end, _ in places.values())) > 1.2 * span / len(places):
             self.notes.append(f"the largest partition has {largest / span:.1%} of the offsets; here all have the same")
         keyed = sizes["key"].total()
@@ -231,11 +240,9 @@ class _Fit:
         values: Json = {"kind": self._kind(), "size": _range(sizes["value"] or Counter([0]), 0, workloads.MIB * 8)}
         values |= {"null_share": nulls, "tombstone_share": max(0.0, _share(sums["tombstones"], keyed) - nulls)}
         codecs = self.seen.codecs[True]
-        if (
-            codecs["none"] < (1 - USUAL) * codecs.total()
-            and sums["plain_bytes"] > workloads.RATIO_MIN * sums["packed_bytes"]
-        ):
-            values["ratio"] = round(min(sums["plain_bytes"] / sums["packed_bytes"], workloads.RATIO_MAX), 2)
+        ratio = sums["plain_bytes"] / max(1, sums["packed_bytes"])
+        if codecs["none"] < (1 - USUAL) * codecs.total() and ratio >= workloads.RATIO_MIN:
+            values["ratio"] = round(min(ratio, workloads.RATIO_MAX), 2)
         topic = {
             "name": self.name,
             "partitions": max(places) + 1,
@@ -260,9 +267,8 @@ class _Fit:
 
     def _planned(self, topic: Json) -> workloads.Topic:
         """The topic as the plan has it. The largest batches get fewer records if they could be too large."""
-        read = workloads.parse(
-            toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []}), "the workload"
-        )
+        text = toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []})
+        read = workloads.parse(text, "the workload")
         largest, records = batch_bytes_max(read.topics[0]), topic["batches"]["records"]
         if largest > workloads.BATCH_BYTES_MAX:
             most = max(1, int(read.topics[0].batches.records.max * workloads.BATCH_BYTES_MAX / largest * USUAL))
@@ -271,6 +277,11 @@ class _Fit:
             topic["batches"] = topic["batches"] | {"records": _range(counts, 1, most)}
             return self._planned(topic)
         resolved = resolve(read)
+        for smaller in (self.segment_bytes, *SEGMENT_BYTES):
+            with contextlib.suppress(UsageError):
+                Plan(replace(resolved, segment_bytes=smaller))
+                self.segment_bytes = smaller
+                return resolved.topics[0]
         Plan(resolved)
         return resolved.topics[0]
 
@@ -281,13 +292,11 @@ class _Fit:
         if not total:
             return {"null_share": 1.0}
         is_binary = any(key and b"\0" in key for _, _, key in self.seen.values)
-        kinds = [
-            name for name, size in workloads.KEY_TYPES.items() if set(sizes) == {size} and (is_binary or name == "uuid")
-        ]
-        kind = kinds[0] if kinds else None
+        types = {size: name for name, size in workloads.KEY_TYPES.items() if is_binary or name == "uuid"}
+        kind = types.get(min(sizes)) if len(sizes) == 1 else None
         letters = {} if kind else {size: count / total for size, count in sizes.items()}
         law = _Law(total, keys.cardinality, letters)
-        hottest = np.sort(keys.counts)[: -TOP - 1 : -1] / total
+        hottest = np.sort(keys.counts)[: -law.most - 1 : -1] / total
         top, flat = float(hottest.sum()), law.top(0.0)
         made: Json = {"kind": "uniform", "cardinality": law.cardinality(0.0)}
         is_flat = law.distinct == total > 1 or (law.distinct > TOP and top < USUAL * flat)
@@ -295,10 +304,8 @@ class _Fit:
         if is_flat and (least <= min(sizes) or law.distinct < total or law.seen(CARDINALITY_MAX, 0) < 0.96 * total):
             made = {"kind": "sequential", "cardinality": law.distinct}
             if least > min(sizes):
-                self.notes.append(
-                    f"keys are decimal numbers of at least {least} digits, in the log from {min(sizes)} B on"
-                )
-        elif top > (1 + CLOSE) * flat:
+                self.notes.append(f"keys have at least {least} bytes, in the log from {min(sizes)} on")
+        elif law.distinct > 1 and top > (1 + CLOSE) * flat:
             low, high = 0.0, EXPONENT_MAX
             for _ in range(12):
                 middle = (low + high) / 2
@@ -307,11 +314,8 @@ class _Fit:
             shares = np.sort(law.shares(made["cardinality"], high)[1])[: -len(hottest) - 1 : -1]
             if (apart := float(np.abs(hottest[: len(shares)] - shares).max())) > CLOSE:
                 self.notes.append(f"some keys have up to {apart:.0%} of the records more or less than in the log")
-        made |= (
-            {"type": kind}
-            if kind
-            else {"size": _range(sizes, least if made["kind"] == "sequential" else 0, workloads.MIB)}
-        )
+        size = _range(sizes, least if made["kind"] == "sequential" else 0, workloads.MIB)
+        made |= {"type": kind} if kind else {"size": size}
         return made | {"null_share": _share(self.seen.sums["records"] - total, self.seen.sums["records"])}
 
     def _kind(self) -> str:
@@ -323,9 +327,7 @@ class _Fit:
         objects = []
         for text, ms, key in self.seen.values:
             with contextlib.suppress(UsageError):
-                objects.append(
-                    (load_json(text, "a value"), ms, None if key is None else key.decode("utf-8", "replace"))
-                )
+                objects.append((load_json(text, "a value"), ms, None if key is None else foreign_text(key)))
         objects = [one for one in objects if isinstance(one[0], dict) and not one[0].keys() >= {"error", "hex"}]
         fields = Fields(weighed, self.anonymous)
         if len(objects) <= USUAL * len(self.seen.values) or not (fitted := fields.of(objects)):
@@ -345,7 +347,7 @@ class _Fit:
         told = f"{ours} bytes at p50, p95 and p99, in the log {theirs}"
         if self.is_decoded:
             self.notes.append(f"values are decoded by their schemas, and JSON here: {told}")
-        elif any(abs(our - their) > CLOSE * their for our, their in zip(ours, theirs, strict=True)):
+        elif any(abs(our - their) > CLOSE * their for our, their in zip(ours, theirs, strict=False)):
             self.notes.append(f"values are not JSON here, because fitted fields give other sizes: {told}. The fields:")
             self.notes += _toml(fitted).splitlines()
             return topic, planned

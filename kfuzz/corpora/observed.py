@@ -1,4 +1,4 @@
-"""What the log of a topic holds, in numbers: counted in one pass, in memory that does not grow with the log.
+"""Counts the records and batches in the log of a topic, in one pass, in memory that does not grow with the log.
 
 Sizes are counted after rounding to three digits, so there are at most some thousands of them. Up to ``KEYS_MAX``
 different keys are counted exactly. Of more, a sample is kept by their hashes, and the most frequent ones. Of the
@@ -37,7 +37,7 @@ SAMPLE_BYTES_MAX: Final = 64 << 20
 VALUE_BYTES_MAX: Final = 64 << 10
 IDS_MAX: Final = 10_000
 HOUR_MS: Final = 3_600_000
-# What a record takes besides its key, its value and its headers, and what a batch's length counts of its header.
+# The bytes of a record besides key, value and headers, and those of its header that a batch counts in its length.
 RECORD_BYTES: Final = 7
 HEAD_BYTES: Final = 49
 ABORT: Final = b"\0\0\0\0"

@@ -219,7 +219,7 @@ def read_slice(
 
 
 def walk_slice(part: Slice, rows: RowMaker, limits: Limits = DEFAULT_LIMITS) -> Iterator[pa.RecordBatch]:
-    """What ``rows`` makes of the records of one slice, and of damage. Errors are those of :func:`read`."""
+    """Give ``rows`` the batches of one slice; yields its rows, and those of damage. Errors are as in :func:`read`."""
     with part.segment.open() as file:
         yield from _Reader(part, rows, limits, file).batches()
 

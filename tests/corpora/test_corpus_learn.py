@@ -70,7 +70,7 @@ def batches(made: list[Record], **fields: Any) -> list[bytes]:
 
 
 def measured(path: Path) -> dict[str, Any]:
-    """What a copy must have too. It uses nothing of the learner."""
+    """The numbers that a copy must have too. It uses nothing of the learner."""
     keys, sizes, tombstones = Counter[bytes](), [], 0
     for rows in logs.read(path, columns=["key", "value"], isolation="read_uncommitted"):
         for key, value in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
