@@ -18,9 +18,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from kfuzz.corpora import json_values, schemed
 from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
-from kfuzz.corpora.json_values import program
+from kfuzz.corpora.programs import Program
 from kfuzz.corpora.workload import (
     BATCH_BYTES_MAX,
     MIB,
@@ -392,8 +393,12 @@ def _record_bytes(topic: Topic, batch_records: float) -> float:
     body += _field_bytes(topic.keys.size.mean, topic.keys.null_share)
     body += _field_bytes(_value_bytes_mean(topic), _value_nulls(topic))
     header = 1 + HEADER_KEY_BYTES + _field_bytes(topic.headers.size.mean, 0)
-    body += topic.headers.share * topic.headers.count.mean * header
+    body += topic.headers.share * topic.headers.count.mean * header + _schema_headers(topic)
     return body + _varint_bytes(body)
+
+
+def _schema_headers(topic: Topic) -> int:
+    return len(topic.keys.header_bytes("key")) + len(topic.values.header_bytes("value"))
 
 
 def _value_nulls(topic: Topic) -> float:
@@ -401,21 +406,26 @@ def _value_nulls(topic: Topic) -> float:
     return topic.values.null_share + (1 - topic.keys.null_share) * topic.values.tombstone_share
 
 
+def value_program(topic: Topic) -> Program | None:
+    """The program that writes the topic's values; None for values without fields."""
+    if topic.values.schema:
+        return schemed.program(topic.values, topic.keys.in_fields)
+    return json_values.program(topic.values.fields) if topic.values.kind == "json" else None
+
+
 def _value_bytes_mean(topic: Topic) -> float:
     """The mean size of a value that is not null."""
-    if topic.values.kind != "json":
+    made, keys = value_program(topic), topic.keys
+    if made is None:
         return topic.values.size.mean
-    made, keys = program(topic.values.fields), topic.keys
     # Without a key, `null` replaces two quotes.
     return made.bytes_mean + made.key_fields * ((1 - keys.null_share) * keys.size.mean + keys.null_share * 2)
 
 
 def value_bytes_max(topic: Topic) -> int:
     """An upper bound on the size of a value."""
-    if topic.values.kind != "json":
-        return topic.values.size.max
-    made = program(topic.values.fields)
-    return made.bytes_max + made.key_fields * max(2, topic.keys.size.max)
+    made = value_program(topic)
+    return topic.values.size.max if made is None else made.bytes_max + made.key_fields * max(2, topic.keys.size.max)
 
 
 def _field_bytes(mean: float, null_share: float) -> float:
@@ -448,12 +458,12 @@ def _record_bytes_max(topic: Topic) -> int:
     headers = topic.headers.count.max * (10 + HEADER_KEY_BYTES + topic.headers.size.max) if topic.headers.share else 0
     # 36 is one byte of attributes plus the longest varints: length 5, timestamp delta 10, offset delta 5, key and value
     # length 5 each, header count 5. A message of magic 0 or 1 takes less besides its key and value.
-    return 36 + topic.keys.size.max + value_bytes_max(topic) + headers
+    return 36 + topic.keys.size.max + value_bytes_max(topic) + headers + _schema_headers(topic)
 
 
 def _check_batch(topic: Topic, place: str) -> None:
     largest = batch_bytes_max(topic)
-    sizes = "values.fields" if topic.values.kind == "json" else f"values.size ({_shown(topic.values.size)})"
+    sizes = "values.fields" if value_program(topic) else f"values.size ({_shown(topic.values.size)})"
     if largest > BATCH_BYTES_MAX:
         raise UsageError(
             f"{place}: a batch may take {show_size(largest)}, above {show_size(BATCH_BYTES_MAX)}; "

@@ -32,9 +32,10 @@ from kfuzz.corpora.distributions import (
     weighed,
 )
 from kfuzz.corpora.layout import STATISTICS, WORKLOAD
-from kfuzz.corpora.plan import Segment
+from kfuzz.corpora.plan import Segment, value_program
+from kfuzz.corpora.schemed import decoder_of
 from kfuzz.corpora.verification import Corpus, Problem
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, Keys, Topic, Values
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
@@ -43,6 +44,7 @@ from kfuzz.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
 from kfuzz.logs.segments import batch_bytes
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
+from kfuzz.schemas.values import Side
 
 FORMAT: Final = "kfuzz-statistics/1"
 # The probability that a right corpus is said to be wrong.
@@ -53,6 +55,8 @@ CHECKS_PER_TOPIC: Final = 24
 SAMPLE_BYTES: Final = 256 << 20
 # Probabilities are exact up to 32 random bits and the rounding of floating point.
 ROUNDING: Final = 1e-9
+# So many keys and values of a topic are decoded by their schemas.
+DECODED: Final = 20_000
 BATCHES_MOST: Final = 1 << 32
 LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
 # Settings for segments that have only an old format.
@@ -309,9 +313,21 @@ def _count_records(
     sample.values_without_key.append(value_sizes[~has_key])
     headers: Any = chosen.column("headers")
     is_new = np.repeat(heads.is_new[~control], counts[~control])
-    sample.header_counts.append(np.diff(headers.offsets.to_numpy()).astype(np.int64)[is_new])
-    inner = headers.flatten().field("value")
-    sample.header_sizes.append(beginnings(inner, np.arange(len(inner)))[0].astype(np.int64))
+    counts_of = np.diff(headers.offsets.to_numpy()).astype(np.int64)
+    inner = headers.flatten()
+    own = np.ones(len(inner), np.bool_)
+    side: Side
+    for side, kind, there in (("key", topic.keys, has_key), ("value", topic.values, value_sizes >= 0)):
+        if kind.schema:
+            _decode(kind, side, chosen.column(side), sample)
+        if (header := kind.header(side)) is not None:
+            ours = _equal(inner.field("key"), header[0]) & _equal(inner.field("value"), header[1])
+            found = np.bincount(np.repeat(everything, counts_of)[ours], minlength=len(rows))
+            sample.see(f"{side}s.framing", found != there)
+            own &= ~ours
+    sizes = beginnings(inner.field("value"), np.arange(len(inner)))[0].astype(np.int64)
+    sample.header_sizes.append(sizes[own])
+    sample.header_counts.append(np.bincount(np.repeat(everything, counts_of)[own], minlength=len(rows))[is_new])
     times: Any = chosen.column("timestamp")
     if topic.timestamps.type == "create":
         # Messages of magic 0 have no timestamp.
@@ -324,6 +340,30 @@ def _count_records(
         commits = int(marks[:, 3].sum())
         sample.ends[0] += len(marks) - commits
         sample.ends[1] += commits
+
+
+def _equal(column: pa.Array[Any], data: bytes) -> npt.NDArray[np.bool_]:
+    compute: Any = pc
+    found = compute.fill_null(compute.equal(column.cast(pa.binary()), pa.scalar(data, pa.binary())), False)
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _decode(kind: Keys | Values, side: str, column: pa.Array[Any], sample: _Sample) -> None:
+    """Decode some keys or values by a kept library, and compare them with their schema and its framing."""
+    name = f"{side}s.schema"
+    left = DECODED - sample.exact.get(name, (0, 0))[0]
+    given: list[Any] = pc.drop_null(column)[: max(0, left)].to_pylist()
+    decode, prefix = decoder_of(kind), kind.prefix
+    indexes = b"" if prefix else kind.indexes or b"\0"
+    wrong = np.zeros(len(given), np.bool_)
+    for at, data in enumerate(given):
+        try:
+            wrong[at] = not data.startswith(prefix)
+            decode(data, len(prefix), indexes)
+        # A library may raise anything for bytes that do not fit.
+        except Exception:
+            wrong[at] = True
+    sample.see(name, wrong)
 
 
 def _are_numbers(keys: pa.Array[Any], numbers: Numbers) -> npt.NDArray[np.bool_]:
@@ -411,8 +451,8 @@ def _values(sample: _Sample) -> Iterator[Check]:
     if len(without):
         yield sample.share("values.null_share", int((without < 0).sum()), len(without), nulls)
     everything = np.concatenate([with_key, without]) if values.tombstone_share else without
-    # The fields decide the size of JSON.
-    if values.kind != "json":
+    # The fields decide the size.
+    if value_program(sample.topic) is None:
         yield sample.spread("values.size", everything[everything >= 0], drawn(values.size))
 
 

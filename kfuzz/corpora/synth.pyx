@@ -13,6 +13,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from kfuzz.corpora.codecs cimport CODEC_COUNT, codecs_t, to_codecs, weighed
 from kfuzz.corpora.draws cimport (
     cell,
     draw,
@@ -34,11 +35,11 @@ from kfuzz.corpora.fills cimport (
     fill_mixed,
     fill_text,
 )
-from kfuzz.corpora.json_writer cimport JsonWriter
 from kfuzz.corpora.messages cimport message_fields, put_message, put_message_crc, size_of_message
 from kfuzz.corpora.ranks cimport ZIPF_TERMS, column_t, zipf_rank, zipf_t
 from kfuzz.corpora.ticks cimport free_ticks, rate_of, set_ticks, ticks_t, turn_pieces, turn_to
 from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
+from kfuzz.corpora.value_writer cimport ValueWriter, owner_t
 from kfuzz.wire.io.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
 from kfuzz.wire.io.format cimport (
     AT_ATTRIBUTES,
@@ -56,7 +57,16 @@ from kfuzz.wire.io.format cimport (
 )
 from kfuzz.wire.io.pack cimport free_packer, pack, packed_bound, packer_t
 from kfuzz.wire.io.scratch cimport Scratch, out_t, reserve
-from kfuzz.wire.io.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
+from kfuzz.wire.io.sink cimport (
+    put_bytes,
+    put_int8,
+    put_int16,
+    put_int32,
+    put_int64,
+    put_varlong,
+    size_of_varlong,
+    span_t,
+)
 from kfuzz.wire.io.splitmix cimport mix
 from kfuzz.wire.records.record_batch cimport header_t, put_header
 
@@ -65,8 +75,7 @@ from hashlib import blake2b
 from kfuzz.corpora import zipf
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.hostile import hostile_of
-from kfuzz.corpora.json_values import program
-from kfuzz.corpora.plan import value_bytes_max
+from kfuzz.corpora.plan import value_bytes_max, value_program
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 
@@ -90,10 +99,6 @@ cdef enum:
     # A fill may overwrite so many bytes after its end.
     FILL_SLACK = 128
 
-cdef extern from "format.h":
-    enum:
-        CODEC_COUNT "(KFUZZ_LAST_CODEC + 1)"
-
 cdef enum:
     KEYS_UNIFORM = 0
     KEYS_ZIPF = 1
@@ -114,26 +119,6 @@ cdef struct record_t:
     int32_t key_size
     int32_t value_size
     int32_t header_count
-
-
-cdef struct codecs_t:
-    # The codecs of a topic's batches, and how often each is used: numbers of codecs, and weights.
-    int count
-    int[CODEC_COUNT] codec
-    uint64_t[CODEC_COUNT] weight
-    uint64_t total
-
-
-cdef codecs_t to_codecs(weights):
-    cdef codecs_t found
-    found.count, found.total = 0, 0
-    if len(weights) > CODEC_COUNT:
-        raise ValueError(f"{len(weights)} weights for {CODEC_COUNT} codecs")
-    for name, weight in weights:
-        found.codec[found.count], found.weight[found.count] = CODECS.index(name), weight
-        found.total += found.weight[found.count]
-        found.count += 1
-    return found
 
 
 cdef inline int64_t size_of_small(int64_t value) noexcept nogil:
@@ -170,6 +155,10 @@ cdef class Synthesiser(Writers):
     cdef record_t *drawn
     cdef range_t key_size, value_size, header_count, header_size
     cdef uint64_t key_cardinality, key_nulls, value_nulls, tombstones, header_share
+    # Headers with the ids of schemas, as they are written: of keys and of values that are not null.
+    cdef bytes id_headers
+    cdef span_t key_header, value_header
+    cdef bint has_headers
     cdef int key_kind
     cdef bytes zipf_columns
     cdef zipf_t zipf
@@ -179,7 +168,7 @@ cdef class Synthesiser(Writers):
     # For values with a compression ratio: fresh bytes per period, for each codec and for this batch.
     cdef int64_t[CODEC_COUNT] fresh_bytes
     cdef int64_t fresh, period
-    cdef JsonWriter json
+    cdef ValueWriter json
     cdef Scratch json_values
     cdef bint cleaned
     cdef uint64_t keep
@@ -246,14 +235,23 @@ cdef class Synthesiser(Writers):
             self.fresh_bytes[i] = -1
         if topic.values.ratio:
             self.set_fresh(topic)
-        if topic.values.kind == "json":
+        if (made := value_program(topic)) is not None:
             self.is_json = True
-            self.json = JsonWriter(program(topic.values.fields))
+            self.json = ValueWriter(made)
             self.json_values = Scratch.__new__(Scratch)
             reserve(&self.json_values.out, topic.batches.records.max * value_bytes_max(topic) + 8)
         self.header_share = threshold(topic.headers.share)
+        keys = topic.keys.header_bytes("key")
+        self.id_headers = keys + topic.values.header_bytes("value")
+        self.key_header.p, self.key_header.n = <const uint8_t *> PyBytes_AS_STRING(self.id_headers), len(keys)
+        self.value_header.p = self.key_header.p + self.key_header.n
+        self.value_header.n = len(self.id_headers) - self.key_header.n
+        self.has_headers = self.header_share != 0 or len(self.id_headers) > 0
         self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
-        self.codecs, self.legacy_codecs = to_codecs(topic.batches.codecs), to_codecs(topic.legacy.codecs)
+        self.codecs, self.legacy_codecs = (
+            to_codecs([(CODECS.index(name), weight) for name, weight in given])
+            for given in (topic.batches.codecs, topic.legacy.codecs)
+        )
         self.log_append = topic.timestamps.type == "log-append"
         self.jitter_ms, self.late_ms = topic.timestamps.jitter_ms, topic.timestamps.late_ms
         self.late_share = threshold(topic.timestamps.late_share)
@@ -351,7 +349,7 @@ cdef class Synthesiser(Writers):
         cdef uint64_t key_cardinality = self.key_cardinality
         cdef bint is_uniform = self.key_kind == KEYS_UNIFORM
         cdef bint has_times = self.jitter_ms != 0 or self.late_share != 0
-        cdef bint has_headers = self.header_share != 0
+        cdef bint has_headers = self.has_headers
         cdef bint is_json = self.is_json
         cdef record_t *r = self.drawn
         now_ms = turn_to(&self.clock, self.offset)
@@ -415,8 +413,8 @@ cdef class Synthesiser(Writers):
     cdef inline void write_json(self, record_t *r, int64_t i) noexcept nogil:
         """Write the value of the batch's record ``i`` after those before it."""
         cdef uint8_t *start = self.json_values.out.p
-        cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), self.offset + i, r.timestamp, r.key,
-                                            r.key_size, self.key_kind == KEYS_SEQUENTIAL)
+        cdef owner_t owner = owner_t(self.offset + i, r.timestamp, r.key, r.key_size, self.key_kind == KEYS_SEQUENTIAL)
+        cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), &owner)
         r.value_size = <int32_t> (end - start)
         r.json_at = start - self.json_values.out.start
         self.json_values.out.p = end
@@ -451,12 +449,18 @@ cdef class Synthesiser(Writers):
         cdef int64_t total = 0
         cdef int64_t size
         cdef int32_t k
+        cdef int32_t others = 0
+        if r.key_size >= 0 and self.key_header.n > 0:
+            others, total = 1, self.key_header.n
+        if r.value_size >= 0 and self.value_header.n > 0:
+            others, total = others + 1, total + self.value_header.n
         u = cell(r.seed, DRAW_HEADERS)
         if low(u) < self.header_share:
             r.header_count = <int32_t> draw(&self.header_count, high(u))
         for k in range(r.header_count):
             size = draw(&self.header_size, low(cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)))
             total += 1 + HEADER_NAME_BYTES + size_of_varlong(size) + size
+        r.header_count += others
         return size_of_varlong(r.header_count) + total
 
     cdef inline void fill_payload(self, uint8_t *p, int64_t n) noexcept nogil:
@@ -497,8 +501,15 @@ cdef class Synthesiser(Writers):
         cdef int64_t size
         cdef int32_t k
         cdef uint64_t u
-        p = put_varlong(p, r.header_count)
-        for k in range(r.header_count):
+        cdef int32_t count = r.header_count
+        p = put_varlong(p, count)
+        if r.key_size >= 0 and self.key_header.n > 0:
+            p = put_bytes(p, self.key_header.p, self.key_header.n)
+            count -= 1
+        if r.value_size >= 0 and self.value_header.n > 0:
+            p = put_bytes(p, self.value_header.p, self.value_header.n)
+            count -= 1
+        for k in range(count):
             u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
             size = draw(&self.header_size, low(u))
             p = put_varlong(p, HEADER_NAME_BYTES)
@@ -534,21 +545,9 @@ cdef class Synthesiser(Writers):
 
     cdef int codec_of(self, const codecs_t *codecs) noexcept nogil:
         """One of the weighted codecs, chosen by this batch's random number. It decides how the values are filled."""
-        cdef int codec = self.weighed(codecs)
+        cdef int codec = weighed(codecs, self.batch_seed)
         self.fresh = self.fresh_bytes[codec]
         return codec
-
-    cdef inline int weighed(self, const codecs_t *codecs) noexcept nogil:
-        cdef uint64_t at
-        cdef int i
-        if codecs.count == 1:
-            return codecs.codec[0]
-        at = <uint64_t> high(cell(self.batch_seed, 2)) * codecs.total >> 32
-        for i in range(codecs.count):
-            if at < codecs.weight[i]:
-                return codecs.codec[i]
-            at -= codecs.weight[i]
-        return codecs.codec[codecs.count - 1]
 
     cdef int64_t compressed(self, int64_t at, int64_t size, int codec, int magic) except -1 nogil:
         """Compress the ``size`` bytes of ``payload`` to byte ``at`` of the chunk; returns the compressed size."""

@@ -13,8 +13,9 @@ import json
 import re
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
+from kfuzz.corpora import schemed
 from kfuzz.corpora.json_values import JSON_FIELDS, Field, check_fields, field_definitions
 from kfuzz.corpora.quantities import (
     LATER,
@@ -28,10 +29,11 @@ from kfuzz.corpora.quantities import (
     ranged,
     weights,
 )
+from kfuzz.corpora.shaping import DRAWN, FIELDS_DRAWN, FieldsDrawn, Schemed
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
-from kfuzz.forms import Form, ListOf, Wrong, choice, integer, matching, number, table_of
+from kfuzz.forms import Either, Form, ListOf, Wrong, choice, integer, matching, number, table_of
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
 from kfuzz.units import GIB, KIB, MIB
 
@@ -89,8 +91,8 @@ TOPIC_NAME = Form(
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """Record keys: ``cardinality`` different keys, of ``size`` bytes each.
+class Keys(Schemed):
+    """Record keys: ``cardinality`` different keys, of ``size`` bytes each, or as a ``schema`` says.
 
     ``zipf`` makes some of them hot: the share of the n-th key is proportional to n to the power of -``exponent``.
     ``sequential`` keys are decimal numbers that rise with the offset.
@@ -101,12 +103,19 @@ class Keys:
     cardinality: Annotated[int, integer(1, (1 << 32) - 1)] = 1_000_000
     exponent: Annotated[float, number(0, 4, places=3)] = 1.0
     null_share: Share = 0.0
+    fields: Annotated[FieldsDrawn, FIELDS_DRAWN] = ()
+
+    @property
+    def in_fields(self) -> Range:
+        """The size of a key as a text in a field of a value; -1 if that is not possible."""
+        return self.size if self.schema is None else Range(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Values(Schemed):
     """Record values: ``random`` bytes do not compress, ``text`` does; ``json`` is an object with ``fields``.
 
+    With a ``schema``, ``fields`` says how those of the schema are drawn.
     With a ``ratio``, random bytes and text repeat themselves just so much that the codec reaches that ratio.
     ``fresh_bytes`` says how much: the number of bytes in each 512 that repeat nothing. kfuzz finds it by measurement.
     Tombstones are null values of records with a key; ``null_share`` counts all records.
@@ -114,7 +123,7 @@ class Values:
 
     size: Annotated[Range, ranged(0, 8 * MIB)] = Range(100, 100)
     kind: Annotated[str, choice("random", "text", "json")] = "random"
-    fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
+    fields: Annotated[tuple[Field, ...] | FieldsDrawn, Either(JSON_FIELDS, FIELDS_DRAWN, written=list)] = ()
     ratio: Annotated[float, number(0, RATIO_MAX, places=2)] = 0.0
     fresh_bytes: Annotated[Weights, numbers(CODECS, 0, FRESH_PERIOD_BYTES)] = ()
     tombstone_share: Share = 0.0
@@ -303,12 +312,17 @@ def load(path: str | Path) -> Workload:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); name a workload in TOML") from None
-    return parse(text, str(path))
+    return parse(text, str(path), Path(path).parent)
 
 
-def parse(text: str, name: str) -> Workload:
-    """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name."""
+def parse(text: str, name: str, folder: Path | None = None) -> Workload:
+    """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name.
+
+    ``folder`` is where the paths of schemas begin; None if the text holds the schemas.
+    """
     workload = read(load_toml(text, name, remedy="correct it there"), name)
+    topics = [_with_schemas(topic, folder, f"{name}: topics[{at}]") for at, topic in enumerate(workload.topics)]
+    workload = replace(workload, topics=tuple(topics))
     for at, topic in enumerate(workload.topics):
         _check_shares(topic, f"{name}: topics[{at}]")
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")
@@ -334,6 +348,18 @@ def read(values: dict[str, Any], name: str) -> Workload:
         wrong.place = wrong.place.replace(".", ": ", 1)
         raise UsageError(wrong.sentence(name)) from None
     return made
+
+
+def _with_schemas(topic: Topic, folder: Path | None, place: str) -> Topic:
+    """The topic with the texts of its schemas, which are compiled."""
+    keys = schemed.loaded(topic.keys, folder, f"{place}.keys")
+    values = schemed.loaded(topic.values, folder, f"{place}.values")
+    for name, side in (("keys", keys), ("values", values)):
+        if side.framed == "confluent-header" and topic.legacy != Legacy():
+            raise UsageError(f"{place}.{name}.framing needs headers, which old formats lack; remove legacy")
+        if side.schema:
+            schemed.check(side, keys.in_fields, f"{place}.{name}")
+    return replace(topic, keys=keys, values=values)
 
 
 def _check_shares(topic: Topic, place: str) -> None:
@@ -378,12 +404,15 @@ def _check_values(values: Values, place: str) -> None:
             f"{place}.tombstone_share and null_share add up to {values.tombstone_share + values.null_share:.10g}; "
             "lower one of them until the sum is at most 1"
         )
-    if values.kind == "json":
+    if values.schema:
+        if (values.kind, values.size, values.ratio) != (Values().kind, Values().size, 0):
+            raise UsageError(f"{place} has a schema, which decides kind, size and ratio; remove those")
+    elif values.kind == "json":
         if not values.fields:
             raise UsageError(f'{place}.fields is empty; list fields, such as {{ name = "id", type = "counter" }}')
         if values.size != Values().size:
             raise UsageError(f"{place}.size does not apply to JSON, whose size comes from its fields; remove it")
-        check_fields(values.fields, f"{place}.fields")
+        check_fields(cast("tuple[Field, ...]", values.fields), f"{place}.fields")
     elif values.fields:
         raise UsageError(f'{place}.fields needs the kind "json", not "{values.kind}"; set kind or remove fields')
 
@@ -450,7 +479,7 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A workload of kfuzz",
         **table_of(Workload).schema,
-        "$defs": field_definitions(),
+        "$defs": {**field_definitions(), "drawn": DRAWN.schema},
     }
 
 
@@ -486,12 +515,12 @@ def _toml(value: object) -> str:
     if is_dataclass(value):
         return "{ " + ", ".join(f"{name} = {_toml(inner)}" for name, inner in _items(value)) + " }"
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return "{ " + ", ".join(f"{_name(name)} = {weight}" for name, weight in value) + " }"
+        return "{ " + ", ".join(f"{_name(name)} = {_toml(inner)}" for name, inner in value) + " }"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):
-        # Texts are printable, and TOML's escapes for those are JSON's.
-        return json.dumps(value, ensure_ascii=False)
+        # TOML's escapes are JSON's, except that it wants one for DEL.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
 
 

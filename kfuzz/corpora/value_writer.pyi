@@ -1,0 +1,14 @@
+from collections.abc import Sequence
+
+from kfuzz.corpora.programs import Program
+
+class ValueWriter:
+    """Writes values by the steps of a program, in compiled code; see ``kfuzz.corpora.programs``."""
+
+    bytes_max: int
+    def __init__(self, program: Program) -> None: ...
+    def values(self, seeds: Sequence[int], offsets: Sequence[int], timestamp: int, key_size: int = -1) -> list[bytes]:
+        """The values of records with these seeds and offsets, for tests and statistics. Their keys are letters."""
+
+    def size(self, count: int, timestamp: int, key_size: int = -1) -> int:
+        """The size of the values of records 0 to ``count``, each of which is written and forgotten."""

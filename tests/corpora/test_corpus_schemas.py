@@ -1,0 +1,186 @@
+"""Values and keys with schemas: the kept libraries read them, and wrong schemas are refused in one sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from cli_driver import kfuzz
+from made_corpora import batches_of
+
+from kfuzz.corpora import schemed
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.statistics import check_statistics
+from kfuzz.corpora.value_writer import ValueWriter
+from kfuzz.corpora.verification import Corpus, verify
+from kfuzz.corpora.workload import Workload, load, parse, render
+from kfuzz.errors import UsageError
+
+SCHEMAS = Path(__file__).with_name("schemas")
+COUNTS = [1000, pytest.param(10_000, marks=pytest.mark.full)]
+NOW_MS = 1_700_000_000_123
+
+AVRO = """
+schema = "hard.avsc"
+references = ["address.avsc"]
+schema_id = 42
+[topics.values.fields]
+id = { type = "counter", start = 7 }
+amount = { min = 1, max = 500, skew = 3 }
+state = { values = { NEW = 5, PAID = 1 } }
+lines = { count = { min = 1, max = 5 } }
+"lines[].n" = { min = 1, max = 9 }
+"lines[].sku" = { size = 8 }
+payment = { values = { "shop.Card" = 3, "shop.Cash" = 1 } }
+note = { null_share = 0.5, type = "key" }
+ok = { share = 0.9 }
+"""
+
+
+def workload(values: str, *, keys: str = "", size: str = "1MiB") -> Workload:
+    topic = f'size = "{size}"\nsegment_bytes = "512KiB"\n[[topics]]\nname = "orders"\n'
+    return parse(f"{topic}[topics.keys]\n{keys}\n[topics.values]\n{values}", "w.toml", SCHEMAS)
+
+
+def written(made: Workload, count: int) -> list[bytes]:
+    """Values of some records, without what is before them."""
+    topic = made.topics[0]
+    writer = ValueWriter(schemed.program(topic.values, topic.keys.in_fields))
+    found = writer.values(range(count), range(count), NOW_MS, 10)
+    assert max(map(len, found)) <= writer.bytes_max
+    assert {one[: len(topic.values.prefix)] for one in found} == {topic.values.prefix}
+    return [one[len(topic.values.prefix) :] for one in found]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_fastavro_reads_every_record_of_a_hard_schema(count: int) -> None:
+    known: dict[str, Any] = {}
+    for name in ("address.avsc", "hard.avsc"):
+        parsed = fastavro.parse_schema(json.loads((SCHEMAS / name).read_text()), named_schemas=known)
+    rows: list[Any] = []
+    for data in written(workload(AVRO), count):
+        file = io.BytesIO(data)
+        rows.append(fastavro.schemaless_reader(file, parsed, None))
+        assert file.read() == b""
+        # Also in the one form that its writer has.
+        if len(rows) % 100 == 0:
+            again = io.BytesIO()
+            fastavro.schemaless_writer(again, parsed, rows[-1])
+            assert fastavro.schemaless_reader(io.BytesIO(again.getvalue()), parsed, None) == rows[-1]
+    assert [row["id"] for row in rows] == list(range(7, 7 + count))
+    assert min(row["amount"] for row in rows) >= 1
+    assert 480 < max(row["amount"] for row in rows) <= 500
+    assert Counter(row["state"] for row in rows)["NEW"] == pytest.approx(count * 5 / 6, rel=0.1)
+    assert sum("number" in row["payment"] for row in rows) == pytest.approx(count * 3 / 4, rel=0.1)
+    assert sum(row["note"] is None for row in rows) == pytest.approx(count / 2, rel=0.1)
+    assert sum(row["ok"] for row in rows) == pytest.approx(count * 0.9, rel=0.1)
+    lines = [line for row in rows for line in row["lines"]]
+    assert {len(row["lines"]) for row in rows} == {1, 2, 3, 4, 5}
+    assert {line["n"] for line in lines} == set(range(1, 10))
+    assert {len(line["sku"]) for line in lines} == {8}
+    assert all(row["when"].timestamp() == NOW_MS / 1000 for row in rows)
+    # It contains itself, and ends.
+    assert {depth(row, "parent") for row in rows} == {1, 2, 3, 4}
+    assert max(depth(row["tree"], "kids") for row in rows) == 4
+
+
+def depth(value: Any, name: str) -> int:
+    inner = value[name]
+    return 1 + max((depth(one, name) for one in (inner if isinstance(inner, list) else [inner]) if one), default=0)
+
+
+def test_the_mean_size_that_the_plan_uses_is_that_of_the_records() -> None:
+    for values in (AVRO,):
+        made = workload(values, size="2MiB")
+        found = [batch for segment in Plan(made) for batch in batches_of(segment, made)]
+        records = [record for batch in found for record in batch.records]
+        assert 2 * (1 << 20) / len(records) == pytest.approx(offset_bytes_mean(made.topics[0]), rel=0.1)
+
+
+@pytest.mark.parametrize("framing", ["confluent", "confluent-header", "apicurio", "none"])
+def test_a_corpus_is_right_and_cat_shows_its_values_as_json(framing: str, tmp_path: Path) -> None:
+    values = AVRO.replace("schema_id = 42", f'framing = "{framing}"' + "\nschema_id = 42" * (framing != "none"))
+    if framing == "none":
+        values = values.replace('schema = "hard.avsc"\nreferences = ["address.avsc"]', 'schema = "address.avsc"')
+        values = values.partition("[topics.values.fields]")[0]
+    made = workload(values + "" if framing == "none" else values, size="1MiB")
+    generate(made, tmp_path / "out")
+    assert verify(tmp_path / "out") == []
+    corpus = Corpus.open(tmp_path / "out")
+    checks, problems = check_statistics(corpus)
+    assert problems == []
+    assert {"values.schema"} <= {check.name for check in checks}
+    line = json.loads(kfuzz("cat", tmp_path / "out" / "orders-0", "--records", "1").stdout)
+    assert line["value"]["city" if framing == "none" else "state"]
+    if framing == "confluent-header":
+        assert line["headers"] == [["__value_schema_id", "\0\0\0\0*"]]
+    # Values of another schema, or with another id, are off the workload.
+    other = replace(made.topics[0].values, texts=(("x.avsc", '"long"'),), schema="x.avsc", references=(), fields=())
+    topic = replace(made.topics[0], values=other)
+    _, problems = check_statistics(replace(corpus, workload=replace(made, topics=(topic,))))
+    assert "values.schema" in " ".join(map(str, problems))
+
+
+def test_the_schema_is_part_of_the_workload_and_travels_with_it() -> None:
+    made = workload(AVRO)
+    # Without a folder, nothing can be read.
+    assert parse(render(made), "again") == made
+    values = made.topics[0].values
+    texts = (values.texts[0], ("hard.avsc", values.texts[1][1].replace("PAID", "DONE")))
+    changed = replace(made.topics[0], values=replace(values, texts=texts))
+    assert replace(made, topics=(changed,)).fingerprint != made.fingerprint
+
+
+ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":%s}]}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "more", "sentence"),
+    [
+        (ONE % '"R"', "", 'schema contains itself without an end; make it optional or an array there'),
+        (ONE % "[]", "", "schema has a union of nothing at a; give it a type"),
+        (ONE % '"nix"', "", "schema is not an Avro schema (UnknownType: nix); correct it, or name another file"),
+        ("{", "", "schema cannot be read: x.avsc"),
+        (ONE % '"int"', "fields.b = { min = 1 }", "fields.b is not a field of the schema; it has a"),
+        (ONE % '"int"', "fields.a = { max = 3000000000 }", "fields.a.max is 3000000000; the field's type holds"),
+        (ONE % '"int"', "fields.a = { words = 2 }", "fields.a.words does not apply to this type of field; remove it"),
+        (ONE % '"int"', 'fields.a = { type = "uuid" }', 'fields.a.type is "uuid"; choose counter or timestamp'),
+        (ONE % '"int"', "fields.a = { min = 5, max = 1 }", "fields.a.min is 5, above max (1); swap them"),
+        (ONE % '"long"', "fields.a = { max = 9_000_000_000 }", "fields.a.max is so far from min"),
+        (ONE % '"int"', "fields = []\nkind = 'json'", "a schema, which decides kind"),
+        (ONE % '"int"', "fields = [{ name = 'a', type = 'key' }]", "fields is a list, which is for JSON; make it"),
+        (ONE % '"int"', "framing = 'confluent'", "schema_id needs an id for the framing 'confluent'; give it"),
+        (ONE % '"int"', "schema_id = 3000000000", "schema_id is 3000000000, above Confluent's 2147483647"),
+        (ONE % '"int"', "schema_id = 0", "schema_id is 0; give a whole number from 1 to"),
+        (ONE % '"int"', "schema_id = 1\nframing = 'none'", 'schema_id does not go with the framing "none"; remove one'),
+        (
+            ONE % '{"type":"array","items":"bytes"}',
+            'fields.a = { count = 10000 }\nfields."a[]" = { size = 10000 }',
+            "schema makes values of more than 8 MiB; lower counts or sizes in fields",
+        ),
+        (
+            ONE % ('{"type":"array","items":' * 70 + '"int"' + "}" * 70),
+            "",
+            "schema",
+        ),
+    ],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_generated_is_one_sentence(
+    schema: str, more: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.avsc").write_text(schema)
+    text = f'[[topics]]\nname = "t"\n[topics.values]\nschema = "x.avsc"\n{more}\n'
+    (tmp_path / "w.toml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path / "w.toml")
+    found = str(caught.value)
+    assert found.startswith(f"{tmp_path}/w.toml: topics[0].values")
+    assert sentence in found
+    assert "\n" not in found
