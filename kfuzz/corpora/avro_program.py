@@ -29,7 +29,7 @@ from kfuzz.kafka import INT32_MAX
 from kfuzz.text import foreign_text
 
 DAY_MS: Final = 86_400_000
-# What a logical type makes of the record's timestamp: times, divided by, modulo.
+# Logical types that hold the record's timestamp: times, divided by, modulo.
 MOMENTS: Final = {
     "int-date": (1, DAY_MS, 0),
     "int-time-millis": (1, 1, DAY_MS),

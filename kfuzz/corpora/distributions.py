@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfuzz.corpora.clock import DAY_MS, clock_of
+from kfuzz.corpora.schemed import program
+from kfuzz.corpora.value_writer import ValueWriter
 from kfuzz.corpora.workload import Keys, Range, Timestamps
 from kfuzz.corpora.writers import threshold
 
@@ -142,7 +144,12 @@ class HotKeys:
 def hot_keys(keys: Keys, key_seed: int) -> HotKeys:
     """The first keys of a topic; ``keys`` must be uniform or follow Zipf's law."""
     count = min(keys.cardinality, HOT_KEYS, max(1, HOT_BYTES // max(1, keys.size.max)))
-    made = _texts(keys.size, _cells(np.full(count, key_seed, np.uint64), np.arange(count)))
+    seeds, numbers = _cells(np.full(count, key_seed, np.uint64), np.arange(count)), range(count)
+    made: pa.Array[Any]
+    if keys.schema:
+        made = pa.array(ValueWriter(program(keys, keys.in_fields)).values(seeds.tolist(), numbers, 0), pa.binary())
+    else:
+        made = _texts(keys.size, seeds)
     ranks: dict[bytes, int] = {}
     places = np.array([ranks.setdefault(one or b"", len(ranks)) for one in made.to_pylist()])
     each = _first_shares(keys, count)

@@ -364,7 +364,7 @@ def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:
 
     With ``kind`` MAGIC_0 or MAGIC_1: of a segment that has only messages of that format.
     """
-    content = (1 - topic.keys.null_share) * topic.keys.size.mean
+    content = (1 - topic.keys.null_share) * _key_bytes_mean(topic)
     content += (1 - _value_nulls(topic)) * _value_bytes_mean(topic)
     if kind in OVERHEADS:
         return OVERHEADS[kind] + content
@@ -390,7 +390,7 @@ def _record_bytes(topic: Topic, batch_records: float) -> float:
     late_share, late_ms = topic.timestamps.late_share, topic.timestamps.late_ms
     delta = (1 - late_share) * _varint_bytes_below(span_ms) + late_share * _varint_bytes_below(late_ms)
     body: float = 1 + delta + _varint_bytes_below(batch_records) + 1
-    body += _field_bytes(topic.keys.size.mean, topic.keys.null_share)
+    body += _field_bytes(_key_bytes_mean(topic), topic.keys.null_share)
     body += _field_bytes(_value_bytes_mean(topic), _value_nulls(topic))
     header = 1 + HEADER_KEY_BYTES + _field_bytes(topic.headers.size.mean, 0)
     body += topic.headers.share * topic.headers.count.mean * header + _schema_headers(topic)
@@ -404,6 +404,21 @@ def _schema_headers(topic: Topic) -> int:
 def _value_nulls(topic: Topic) -> float:
     """The share of null values."""
     return topic.values.null_share + (1 - topic.keys.null_share) * topic.values.tombstone_share
+
+
+def key_program(topic: Topic) -> Program | None:
+    """The program that writes the topic's keys; None without a schema."""
+    return schemed.program(topic.keys, topic.keys.in_fields) if topic.keys.schema else None
+
+
+def _key_bytes_mean(topic: Topic) -> float:
+    made = key_program(topic)
+    return topic.keys.size.mean if made is None else made.bytes_mean
+
+
+def _key_bytes_max(topic: Topic) -> int:
+    made = key_program(topic)
+    return topic.keys.size.max if made is None else made.bytes_max
 
 
 def value_program(topic: Topic) -> Program | None:
@@ -458,7 +473,7 @@ def _record_bytes_max(topic: Topic) -> int:
     headers = topic.headers.count.max * (10 + HEADER_KEY_BYTES + topic.headers.size.max) if topic.headers.share else 0
     # 36 is one byte of attributes plus the longest varints: length 5, timestamp delta 10, offset delta 5, key and value
     # length 5 each, header count 5. A message of magic 0 or 1 takes less besides its key and value.
-    return 36 + topic.keys.size.max + value_bytes_max(topic) + headers + _schema_headers(topic)
+    return 36 + _key_bytes_max(topic) + value_bytes_max(topic) + headers + _schema_headers(topic)
 
 
 def _check_batch(topic: Topic, place: str) -> None:
@@ -476,7 +491,7 @@ def _check_segment(topic: Topic, offsets: int, offset_bytes: float, place: str) 
     # segments. Key sizes are not independent (hot keys repeat them), so count the maximum; likewise, count one batch
     # header per record.
     spread = 5 * _record_bytes_max(topic) * math.sqrt(offsets)
-    largest = math.ceil(offsets * (offset_bytes + BATCH_HEADER_SIZE + topic.keys.size.max) + spread)
+    largest = math.ceil(offsets * (offset_bytes + BATCH_HEADER_SIZE + _key_bytes_max(topic)) + spread)
     if largest > FILE_BYTES_MAX or offsets > RELATIVE_OFFSET_MAX:
         raise UsageError(
             f"{place}: a segment may take {show_size(largest)}, above Kafka's 2 GiB for one file; "

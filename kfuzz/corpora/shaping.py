@@ -1,4 +1,4 @@
-"""What a workload may say of values and keys with a schema, and what the compilers of schemas share."""
+"""Values and keys with a schema: the keys of a workload, and the parts that all compilers of schemas share."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ ANY_TEXT: Final = Form(
     f"give a text of at most {TEXTS_BYTES_MAX} characters",
     lambda value: isinstance(value, str) and len(value) <= TEXTS_BYTES_MAX,
 )
-SCHEMA_ID: Final = Either(
-    integer(1, INT64_MAX), matching("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "give a number, or a GUID")
-)
+_GUID: Final = matching("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "give a number, or a GUID in lower case")
+_GUID.takes = str
+SCHEMA_ID: Final = Either(integer(1, INT64_MAX), _GUID)
 Texts = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """How the values of one field of a schema are drawn. What is left out follows from the field's type."""
+    """How the values of one field of a schema are drawn. The field's type decides the keys that are left out."""
 
     type: Annotated[str | None, choice("counter", "key", "name", "text", "timestamp", "uuid")] = None
     min: Annotated[int | None, integer(INT64_MIN, INT64_MAX)] = None
@@ -112,7 +112,7 @@ class Schemed:
 
     @property
     def drawn(self) -> FieldsDrawn:
-        """What is said of the schema's fields."""
+        """The settings of the schema's fields."""
         found: FieldsDrawn = getattr(self, "fields")  # noqa: B009 - it is a key of each class below, in its place.
         return found
 
@@ -128,7 +128,7 @@ class Schemed:
 
     @property
     def prefix(self) -> bytes:
-        """What is before each value, without Protobuf's message indexes."""
+        """The bytes before each value, without Protobuf's message indexes."""
         if self.framed == "confluent":
             return b"\0" + int(self.schema_id or 0).to_bytes(FRAME_BYTES - 1, "big")
         return (
@@ -159,7 +159,7 @@ def varint(value: int) -> bytes:
 
 
 class Shaper(Builder):
-    """What the compilers share: fields by their paths, and how their values are drawn.
+    """The part that all compilers share: fields by their paths, and how their values are drawn.
 
     A path has the names of fields with points between them. Items of an array and values of a map have ``[]`` after
     it. The branches of a union have the path of the union.
@@ -176,7 +176,7 @@ class Shaper(Builder):
         self.encoded: Callable[[str], bytes] = str.encode
 
     def at(self, path: str, *keys: str) -> Drawn:
-        """What the workload says of a field, and that these keys of it are used."""
+        """The workload's settings of a field; notes that these keys of it are used."""
         self._used.setdefault(path, set()).update(keys)
         return self._given.get(path, Drawn())
 
@@ -316,5 +316,5 @@ class Shaper(Builder):
 
 
 def wrong(path: str, key: str, problem: str, remedy: str) -> Wrong:
-    """What is wrong with a key of a field."""
+    """The error of a key of a field."""
     return Wrong(problem, remedy, f".fields{step_of(path)}.{key}")

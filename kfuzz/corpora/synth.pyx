@@ -75,7 +75,7 @@ from hashlib import blake2b
 from kfuzz.corpora import zipf
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.hostile import hostile_of
-from kfuzz.corpora.plan import value_bytes_max, value_program
+from kfuzz.corpora.plan import key_program, value_program
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 
@@ -116,6 +116,7 @@ cdef struct record_t:
     int64_t body
     int64_t delta                # the offset in the batch
     int64_t json_at              # of a JSON value, in the values of this batch
+    int64_t key_at               # of a key with a schema, in the keys of this batch
     int32_t key_size
     int32_t value_size
     int32_t header_count
@@ -169,7 +170,8 @@ cdef class Synthesiser(Writers):
     cdef int64_t[CODEC_COUNT] fresh_bytes
     cdef int64_t fresh, period
     cdef ValueWriter json
-    cdef Scratch json_values
+    # The same for keys with a schema.
+    cdef ValueWriter key_writer
     cdef bint cleaned
     cdef uint64_t keep
     cdef int64_t horizon, base_timestamp
@@ -226,6 +228,8 @@ cdef class Synthesiser(Writers):
         self.key_cardinality, self.key_kind = topic.keys.cardinality, KEY_KINDS[topic.keys.kind]
         if self.key_kind == KEYS_ZIPF:
             self.set_zipf(zipf.table_of(topic.keys.cardinality, topic.keys.exponent))
+        if (made := key_program(topic)) is not None:
+            self.key_writer = ValueWriter(made, topic.batches.records.max)
         self.key_nulls = threshold(topic.keys.null_share)
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
@@ -237,9 +241,7 @@ cdef class Synthesiser(Writers):
             self.set_fresh(topic)
         if (made := value_program(topic)) is not None:
             self.is_json = True
-            self.json = ValueWriter(made)
-            self.json_values = Scratch.__new__(Scratch)
-            reserve(&self.json_values.out, topic.batches.records.max * value_bytes_max(topic) + 8)
+            self.json = ValueWriter(made, topic.batches.records.max, topic.keys.size.max)
         self.header_share = threshold(topic.headers.share)
         keys = topic.keys.header_bytes("key")
         self.id_headers = keys + topic.values.header_bytes("value")
@@ -347,7 +349,7 @@ cdef class Synthesiser(Writers):
         cdef range_t key_size = self.key_size
         cdef uint64_t key_seed = self.key_seed
         cdef uint64_t key_cardinality = self.key_cardinality
-        cdef bint is_uniform = self.key_kind == KEYS_UNIFORM
+        cdef bint is_plain = self.key_kind == KEYS_UNIFORM and self.key_writer is None
         cdef bint has_times = self.jitter_ms != 0 or self.late_share != 0
         cdef bint has_headers = self.has_headers
         cdef bint is_json = self.is_json
@@ -355,14 +357,16 @@ cdef class Synthesiser(Writers):
         now_ms = turn_to(&self.clock, self.offset)
         units, rate, piece_end_ms = self.clock.units, rate_of(&self.clock), self.clock.piece_end_ms
         if is_json:
-            self.json_values.out.p = self.json_values.out.start
+            self.json.clear()
+        if self.key_writer is not None:
+            self.key_writer.clear()
         for i in range(count):
             if i != 0:
                 r += 1
             r.seed = seed + <uint64_t> (DRAWS * i) * 0x9e3779b97f4a7c15ULL
             sizes = cell(r.seed, DRAW_SIZES)
             r.value_size = <int32_t> draw(&value_size, low(sizes))
-            if is_uniform:
+            if is_plain:
                 r.key = cell(key_seed, skewed(high(sizes), key_cardinality, 1))
                 r.key_size = <int32_t> draw(&key_size, low(r.key))
             else:
@@ -412,12 +416,8 @@ cdef class Synthesiser(Writers):
 
     cdef inline void write_json(self, record_t *r, int64_t i) noexcept nogil:
         """Write the value of the batch's record ``i`` after those before it."""
-        cdef uint8_t *start = self.json_values.out.p
         cdef owner_t owner = owner_t(self.offset + i, r.timestamp, r.key, r.key_size, self.key_kind == KEYS_SEQUENTIAL)
-        cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), &owner)
-        r.value_size = <int32_t> (end - start)
-        r.json_at = start - self.json_values.out.start
-        self.json_values.out.p = end
+        r.value_size = self.json.add(cell(r.seed, DRAW_FIELDS), &owner, &r.json_at)
 
     cdef int64_t measure_time(self, record_t *r) noexcept nogil:
         """The ms that jitter and lateness add to a record's timestamp."""
@@ -432,17 +432,27 @@ cdef class Synthesiser(Writers):
         return added
 
     cdef void choose_key(self, record_t *r, int64_t i) noexcept nogil:
-        """Choose the key of the batch's record ``i``; ``measure`` chooses uniform keys."""
+        """Choose the key of the batch's record ``i``; ``measure`` chooses the plain ones."""
         cdef uint64_t at
         if self.key_kind == KEYS_ZIPF:
             at = zipf_rank(&self.zipf, cell(r.seed, DRAW_KEY)) - 1
+        elif self.key_kind == KEYS_UNIFORM:
+            at = skewed(high(cell(r.seed, DRAW_SIZES)), self.key_cardinality, 1)
         else:
             # Across the partitions of the topic, as a producer that alternates between them would write them.
             at = (<uint64_t> (self.offset + i) * self.partitions + self.partition) % self.key_cardinality
         r.key = cell(self.key_seed, at)
+        if self.key_writer is not None:
+            self.write_key(r, <int64_t> at)
+            return
         r.key_size = <int32_t> draw(&self.key_size, low(r.key))
         if self.key_kind == KEYS_SEQUENTIAL:
             r.key = at
+
+    cdef void write_key(self, record_t *r, int64_t number) noexcept nogil:
+        """Write the key with this number by its schema, after those before it. It depends on nothing else."""
+        cdef owner_t owner = owner_t(number, 0, 0, -1, False)
+        r.key_size = self.key_writer.add(r.key, &owner, &r.key_at)
 
     cdef int64_t measure_headers(self, record_t *r) noexcept nogil:
         cdef uint64_t u
@@ -523,12 +533,14 @@ cdef class Synthesiser(Writers):
         if r.value_size <= 0:
             return p
         if self.is_json:
-            memcpy(p, self.json_values.out.start + r.json_at, <size_t> r.value_size)
+            memcpy(p, self.json.made.out.start + r.json_at, <size_t> r.value_size)
         return p + r.value_size
 
     cdef inline uint8_t *put_key_exactly(self, uint8_t *p, const record_t *r) noexcept nogil:
         """Like ``put_key``, but restores the filled bytes after the key that ``put_key`` may overwrite."""
         cdef uint64_t beyond
+        if self.key_writer is not None:
+            return put_bytes(p, self.key_writer.made.out.start + r.key_at, r.key_size)
         if self.key_kind == KEYS_SEQUENTIAL:
             return put_number(p, r.key, r.key_size)
         memcpy(&beyond, p + r.key_size, 8)

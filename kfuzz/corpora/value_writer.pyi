@@ -5,8 +5,9 @@ from kfuzz.corpora.programs import Program
 class ValueWriter:
     """Writes values by the steps of a program, in compiled code; see ``kfuzz.corpora.programs``."""
 
-    bytes_max: int
-    def __init__(self, program: Program) -> None: ...
+    def __init__(self, program: Program, count: int = 1, key_bytes_max: int = 0) -> None:
+        """Room for ``count`` values, whose fields hold keys of up to ``key_bytes_max`` bytes."""
+
     def values(self, seeds: Sequence[int], offsets: Sequence[int], timestamp: int, key_size: int = -1) -> list[bytes]:
         """The values of records with these seeds and offsets, for tests and statistics. Their keys are letters."""
 

@@ -1,6 +1,5 @@
 """Writes values by the steps of a program; ``kfuzz.corpora.programs`` says what the steps are."""
 
-from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -18,6 +17,7 @@ from kfuzz.corpora.draws cimport (
     threshold,
     to_range,
 )
+from kfuzz.wire.io.scratch cimport Scratch, reserve
 from kfuzz.wire.io.sink cimport put_int8, put_int64, put_uvarint, put_varlong
 from kfuzz.wire.io.splitmix cimport mix
 
@@ -77,11 +77,13 @@ cdef const uint8_t *hexadecimal = b"0123456789abcdef"
 cdef class ValueWriter:
     """See ``value_writer.pyi``."""
 
-    def __cinit__(self, program):
+    def __cinit__(self, program, int64_t count=1, int64_t key_bytes_max=0):
         cdef step_t *s
         cdef choice_t *c
         cdef int at = 0
-        self.texts, self.bytes_max = program.texts, program.bytes_max
+        self.texts, self.made = program.texts, Scratch.__new__(Scratch)
+        # A key may overwrite seven bytes after it.
+        reserve(&self.made.out, count * (program.bytes_max + program.key_fields * max(2, key_bytes_max)) + 8)
         self.text_bytes = <const uint8_t *> PyBytes_AS_STRING(self.texts)
         self.step_count = <int> len(program.steps)
         self.steps = <step_t *> PyMem_Calloc(self.step_count, sizeof(step_t))
@@ -108,28 +110,33 @@ cdef class ValueWriter:
         PyMem_Free(self.choices)
 
     def values(self, seeds, offsets, int64_t timestamp, int32_t key_size=-1):
-        cdef bytearray room = bytearray(self.bytes_max + 8)
-        cdef uint8_t *start = <uint8_t *> PyByteArray_AS_STRING(room)
         cdef owner_t owner = owner_t(0, timestamp, 0, key_size, False)
+        cdef int64_t at = 0
         cdef list made = []
         for seed, offset in zip(seeds, offsets, strict=True):
+            self.clear()
             owner.offset = offset
-            made.append(start[:self.write(start, seed, &owner) - start])
+            made.append(self.made.out.start[:self.add(seed, &owner, &at)])
         return made
 
     def size(self, int64_t count, int64_t timestamp, int32_t key_size=-1):
-        cdef bytearray room = bytearray(self.bytes_max + 8)
-        cdef uint8_t *start = <uint8_t *> PyByteArray_AS_STRING(room)
         cdef owner_t owner = owner_t(0, timestamp, 0, key_size, False)
         cdef int64_t total = 0
+        cdef int64_t at = 0
         with nogil:
-            while owner.offset < count:
-                total += self.write(start, mix(<uint64_t> owner.offset), &owner) - start
-                owner.offset += 1
+            for owner.offset in range(count):
+                self.clear()
+                total += self.add(mix(<uint64_t> owner.offset), &owner, &at)
         return total
 
-    cdef uint8_t *write(self, uint8_t *p, uint64_t seed, const owner_t *owner) noexcept nogil:
-        return self.run(p, 0, self.step_count, seed, owner, 0)
+    cdef void clear(self) noexcept nogil:
+        self.made.out.p = self.made.out.start
+
+    cdef int32_t add(self, uint64_t seed, const owner_t *owner, int64_t *at) noexcept nogil:
+        cdef uint8_t *start = self.made.out.p
+        at[0] = start - self.made.out.start
+        self.made.out.p = self.run(start, 0, self.step_count, seed, owner, 0)
+        return <int32_t> (self.made.out.p - start)
 
     cdef uint8_t *run(self, uint8_t *p, int at, int end, uint64_t seed, const owner_t *owner,
                       int64_t item) noexcept nogil:

@@ -378,8 +378,10 @@ def _check_keys(keys: Keys, place: str) -> None:
         raise UsageError(
             f'{place}.exponent is {keys.exponent}, but keys.kind is "{keys.kind}"; choose the kind "zipf" or remove it'
         )
+    if keys.schema and keys.size != Keys().size:
+        raise UsageError(f"{place}.size does not apply to keys with a schema; remove it")
     digits = len(str(keys.cardinality - 1))
-    if keys.kind == "sequential" and keys.size.min < digits:
+    if keys.kind == "sequential" and not keys.schema and keys.size.min < digits:
         raise UsageError(
             f"{place}.size is at least {keys.size.min} B, but sequential keys up to {keys.cardinality - 1} need "
             f"{digits} digits; raise size or lower cardinality"

@@ -52,9 +52,9 @@ def workload(values: str, *, keys: str = "", size: str = "1MiB") -> Workload:
 def written(made: Workload, count: int) -> list[bytes]:
     """Values of some records, without what is before them."""
     topic = made.topics[0]
-    writer = ValueWriter(schemed.program(topic.values, topic.keys.in_fields))
-    found = writer.values(range(count), range(count), NOW_MS, 10)
-    assert max(map(len, found)) <= writer.bytes_max
+    program = schemed.program(topic.values, topic.keys.in_fields)
+    found = ValueWriter(program).values(range(count), range(count), NOW_MS, 10)
+    assert max(map(len, found)) <= program.bytes_max
     assert {one[: len(topic.values.prefix)] for one in found} == {topic.values.prefix}
     return [one[len(topic.values.prefix) :] for one in found]
 
@@ -184,3 +184,40 @@ def test_a_schema_that_cannot_be_generated_is_one_sentence(
     assert found.startswith(f"{tmp_path}/w.toml: topics[0].values")
     assert sentence in found
     assert "\n" not in found
+
+
+KEYS = """
+schema = "key.avsc"
+schema_id = 41
+framing = "confluent-header"
+kind = "KIND"
+cardinality = 500
+null_share = 0.1
+[topics.keys.fields]
+id = { type = "counter" }
+tenant = { values = ["a", "b"] }
+"""
+
+
+@pytest.mark.parametrize("kind", ["uniform", "zipf", "sequential"])
+def test_a_key_with_a_schema_follows_from_its_number(kind: str, tmp_path: Path) -> None:
+    more = "[topics.headers]\nshare = 0.5\n[topics.legacy]\n"
+    made = workload(AVRO.replace('type = "key"', "words = 1") + more, keys=KEYS.replace("KIND", kind))
+    generate(made, tmp_path / "out")
+    _, problems = check_statistics(Corpus.open(tmp_path / "out"))
+    assert problems == []
+    tenants: dict[int, str] = {}
+    for segment in Plan(made):
+        for batch in batches_of(segment, made):
+            for record in batch.records:
+                names = [header.key for header in record.headers]
+                assert names.count("__key_schema_id") == (record.key is not None)
+                if record.key is not None:
+                    key: Any = fastavro.schemaless_reader(
+                        io.BytesIO(record.key), json.loads(made.topics[0].keys.texts[0][1]), None
+                    )
+                    assert tenants.setdefault(key["id"], key["tenant"]) == key["tenant"]
+                    if kind == "sequential":
+                        assert key["id"] == record.offset % 500
+    assert max(tenants) < 500
+    assert set(tenants.values()) == {"a", "b"}
