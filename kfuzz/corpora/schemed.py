@@ -85,6 +85,8 @@ def program(side: Schemed, keys: Range) -> Program:
     compiler: Callable[[Schemed, Shaper], None]
     if side.schema_kind == "AVRO":
         from kfuzz.corpora.avro_program import compiled as compiler
+    else:
+        from kfuzz.corpora.proto_program import compiled as compiler
     for levels in range(RECURSION_MAX, 0, -1):
         shaper = Shaper(dict(side.drawn), keys.max, levels)
         shaper.ahead = side.prefix

@@ -138,7 +138,11 @@ class Schemed:
     @property
     def indexes(self) -> bytes:
         """Protobuf's message indexes; empty for other schemas."""
-        return b""
+        if self.schema_kind != "PROTOBUF":
+            return b""
+        from kfuzz.schemas.proto import chosen
+
+        return chosen(self.texts[-1][1], self.texts[:-1], str(self.schema), self.message)[1]
 
     def header(self, side: Side) -> tuple[bytes, bytes] | None:
         """The name and the value of the header with the schema's id; None without one."""

@@ -12,6 +12,8 @@ from typing import Any
 import fastavro
 import pytest
 from cli_driver import kfuzz
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from made_corpora import batches_of
 
 from kfuzz.corpora import schemed
@@ -22,6 +24,7 @@ from kfuzz.corpora.value_writer import ValueWriter
 from kfuzz.corpora.verification import Corpus, verify
 from kfuzz.corpora.workload import Workload, load, parse, render
 from kfuzz.errors import UsageError
+from kfuzz.schemas import proto
 
 SCHEMAS = Path(__file__).with_name("schemas")
 COUNTS = [1000, pytest.param(10_000, marks=pytest.mark.full)]
@@ -41,6 +44,22 @@ lines = { count = { min = 1, max = 5 } }
 payment = { values = { "shop.Card" = 3, "shop.Cash" = 1 } }
 note = { null_share = 0.5, type = "key" }
 ok = { share = 0.9 }
+"""
+
+
+PROTO = """
+schema = "hard.proto"
+references = ["address.proto"]
+schema_id = 42
+message = "Order"
+[topics.values.fields]
+id = { type = "counter" }
+change = { min = -50, max = 50 }
+state = { values = { NEW = 5, UNKNOWN = 3, LOST = 1 } }
+"lines[].n" = { min = -1, max = 2 }
+payment = { values = { card = 3, voucher = 1 } }
+note = { type = "key" }
+when_ms = { type = "timestamp" }
 """
 
 
@@ -97,7 +116,7 @@ def depth(value: Any, name: str) -> int:
 
 
 def test_the_mean_size_that_the_plan_uses_is_that_of_the_records() -> None:
-    for values in (AVRO,):
+    for values in (AVRO, PROTO):
         made = workload(values, size="2MiB")
         found = [batch for segment in Plan(made) for batch in batches_of(segment, made)]
         records = [record for batch in found for record in batch.records]
@@ -105,12 +124,13 @@ def test_the_mean_size_that_the_plan_uses_is_that_of_the_records() -> None:
 
 
 @pytest.mark.parametrize("framing", ["confluent", "confluent-header", "apicurio", "none"])
-def test_a_corpus_is_right_and_cat_shows_its_values_as_json(framing: str, tmp_path: Path) -> None:
-    values = AVRO.replace("schema_id = 42", f'framing = "{framing}"' + "\nschema_id = 42" * (framing != "none"))
+@pytest.mark.parametrize("given", [AVRO, PROTO], ids=["avro", "protobuf"])
+def test_a_corpus_is_right_and_cat_shows_its_values_as_json(given: str, framing: str, tmp_path: Path) -> None:
+    values = given.replace("schema_id = 42", f'framing = "{framing}"' + "\nschema_id = 42" * (framing != "none"))
     if framing == "none":
-        values = values.replace('schema = "hard.avsc"\nreferences = ["address.avsc"]', 'schema = "address.avsc"')
-        values = values.partition("[topics.values.fields]")[0]
-    made = workload(values + "" if framing == "none" else values, size="1MiB")
+        # `cat` finds no id, and the only schema refers to no other.
+        values = f'schema = "address.{"avsc" if given is AVRO else "proto"}"'
+    made = workload(values)
     generate(made, tmp_path / "out")
     assert verify(tmp_path / "out") == []
     corpus = Corpus.open(tmp_path / "out")
@@ -120,7 +140,7 @@ def test_a_corpus_is_right_and_cat_shows_its_values_as_json(framing: str, tmp_pa
     line = json.loads(kfuzz("cat", tmp_path / "out" / "orders-0", "--records", "1").stdout)
     assert line["value"]["city" if framing == "none" else "state"]
     if framing == "confluent-header":
-        assert line["headers"] == [["__value_schema_id", "\0\0\0\0*"]]
+        assert line["headers"] == [["__value_schema_id", "\0\0\0\0*" + "\2\2" * (given is PROTO)]]
     # Values of another schema, or with another id, are off the workload.
     other = replace(made.topics[0].values, texts=(("x.avsc", '"long"'),), schema="x.avsc", references=(), fields=())
     topic = replace(made.topics[0], values=other)
@@ -136,6 +156,34 @@ def test_the_schema_is_part_of_the_workload_and_travels_with_it() -> None:
     texts = (values.texts[0], ("hard.avsc", values.texts[1][1].replace("PAID", "DONE")))
     changed = replace(made.topics[0], values=replace(values, texts=texts))
     assert replace(made, topics=(changed,)).fingerprint != made.fingerprint
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_protobuf_reads_every_record_of_a_hard_schema(count: int) -> None:
+    made = workload(PROTO)
+    values = made.topics[0].values
+    descriptor, indexes = proto.chosen(values.texts[-1][1], values.texts[:-1], "hard.proto", values.message)
+    kind = GetMessageClass(descriptor)
+    rows, same = [], 0
+    for data in written(made, count):
+        assert data.startswith(indexes)
+        row: Any = kind.FromString(data.removeprefix(indexes))
+        assert kind.FromString(row.SerializeToString()) == row
+        if not (row.by_name or row.by_number or row.extra.fields or row.WhichOneof("payment")):
+            same += 1
+            assert row.SerializeToString() == data.removeprefix(indexes)
+        rows.append(row)
+    assert indexes == b"\2\2"
+    assert same > count / 2000
+    assert [row.id for row in rows] == list(range(count))
+    assert {row.change for row in rows} == set(range(-50, 51))
+    assert {row.state for row in rows} == {-1, 0, 1}
+    assert {row.WhichOneof("payment") for row in rows} == {None, "card", "voucher"}
+    assert {line.n for row in rows for line in row.lines} == {-1, 0, 1, 2}
+    assert {(row.at.ToMilliseconds(), row.when_ms) for row in rows if row.HasField("at")} == {(NOW_MS, NOW_MS)}
+    # Bytes that protobuf cannot read are no message.
+    with pytest.raises(DecodeError):
+        kind.FromString(data[:-1] + b"\xff")
 
 
 ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":%s}]}'
@@ -207,15 +255,14 @@ def test_a_key_with_a_schema_follows_from_its_number(kind: str, tmp_path: Path) 
     _, problems = check_statistics(Corpus.open(tmp_path / "out"))
     assert problems == []
     tenants: dict[int, str] = {}
+    schema = json.loads(made.topics[0].keys.texts[0][1])
     for segment in Plan(made):
         for batch in batches_of(segment, made):
             for record in batch.records:
-                names = [header.key for header in record.headers]
-                assert names.count("__key_schema_id") == (record.key is not None)
+                names = [name for name, _ in record.headers]
+                assert names.count(b"__key_schema_id") == (record.key is not None)
                 if record.key is not None:
-                    key: Any = fastavro.schemaless_reader(
-                        io.BytesIO(record.key), json.loads(made.topics[0].keys.texts[0][1]), None
-                    )
+                    key: Any = fastavro.schemaless_reader(io.BytesIO(record.key), schema, None)
                     assert tenants.setdefault(key["id"], key["tenant"]) == key["tenant"]
                     if kind == "sequential":
                         assert key["id"] == record.offset % 500
