@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from fastavro import parse_schema
@@ -118,8 +119,7 @@ class _Compiler:
         others = [(text, one) for text, one in places if _name(one) != "null"]
         weights = dict(made.weights(path, [_name(one) for _, one in others])) if len(others) > 1 else {}
         branches = [
-            (weights.get(_name(one), 0) if weights else 1, text, lambda one=one: self.add(one, path))
-            for text, one in others
+            (weights.get(_name(one), 0) if weights else 1, text, partial(self.add, one, path)) for text, one in others
         ]
         if not others:
             made.ahead += nulls[0]

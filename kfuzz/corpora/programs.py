@@ -63,7 +63,8 @@ class Step:
     - A counter is ``numbers`` plus ``times`` the offset, and ``mask``.
     - A moment is the timestamp modulo ``modulo`` (0: all of it), divided by ``divide``, ``times`` that.
     - A date is ``size`` bytes of 2026-01-31T08:00:00.000Z, from ``cut_at`` on.
-    - ``omits``: nothing is written for 0, or for an empty scope.
+    - ``omits``: nothing is written for 0, for an empty scope, and for a branch's comma at the start of an object;
+      without a key, a text is empty instead of null.
     """
 
     kind: int
@@ -178,10 +179,10 @@ class Builder:
         # Most sizes are far below the largest; a wrong guess costs a move.
         self._close(at, 0, size=1 if self.most - before < 1 << 9 else 2)
 
-    def branch(self, alternatives: Sequence[tuple[int, bytes, Body | None]]) -> None:
+    def branch(self, alternatives: Sequence[tuple[int, bytes, Body | None]], *, omits: bool = False) -> None:
         """Add alternatives with a weight and a text in front. Those that contain themselves too often are left out."""
         before = self._state()
-        at = self.add(BRANCH, 0)
+        at = self.add(BRANCH, 0, omits=omits)
         outside, tops, jumps = self.most, [], []
         kept: list[tuple[bytes, int, int]] = []
         # Those without a weight only if no others are left.

@@ -24,6 +24,7 @@ from kfuzz.schemas.values import Decode, decoder
 
 # Samples that decide the mean size, at this time.
 SAMPLES: Final = 1000
+TRIED: Final = 200
 SAMPLE_MS: Final = 1_700_000_000_000
 S = TypeVar("S", bound=Schemed)
 
@@ -70,8 +71,13 @@ def check(side: Schemed, keys: Range, place: str) -> None:
     """Raise ``UsageError``, with the place and a remedy, if there can be no program."""
     try:
         with needs(f"{place}.schema needs fastavro, protobuf and grpcio-tools; pip install 'kfuzz[schemas]'"):
-            program(side, keys)
-    except Wrong as wrong:
+            made = program(side, keys)
+            if side.schema_kind == "JSON":
+                # A JSON Schema can ask for anything.
+                for value in ValueWriter(made).values(range(TRIED), range(TRIED), SAMPLE_MS):
+                    decoder_of(side)(value, len(side.prefix))
+    except ValueError as error:
+        wrong = error if isinstance(error, Wrong) else Wrong(f"refuses a value ({error})", "say more in fields")
         wrong.place = wrong.place or ".schema"
         raise UsageError(wrong.sentence(place)) from None
 
@@ -85,8 +91,10 @@ def program(side: Schemed, keys: Range) -> Program:
     compiler: Callable[[Schemed, Shaper], None]
     if side.schema_kind == "AVRO":
         from kfuzz.corpora.avro_program import compiled as compiler
-    else:
+    elif side.schema_kind == "PROTOBUF":
         from kfuzz.corpora.proto_program import compiled as compiler
+    else:
+        from kfuzz.corpora.json_schema_program import compiled as compiler
     for levels in range(RECURSION_MAX, 0, -1):
         shaper = Shaper(dict(side.drawn), keys.max, levels)
         shaper.ahead = side.prefix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final
@@ -17,6 +18,7 @@ from kfuzz.corpora.programs import (
     NUMBER,
     NUMBER_MAX,
     UUID,
+    Body,
     Builder,
     Endless,
 )
@@ -49,6 +51,8 @@ TEXT_BYTES_MAX: Final = 1 << 20
 DEFAULT: Final = Range(0, 100)
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 NULL_SHARE: Final = 0.1
+# A text of the default number of words has fewer.
+WORDS_BYTES: Final = 64
 PATH: Final = Form(
     {"type": "string", "minLength": 1, "maxLength": LABEL_MAX},
     f"name a file that ends with {', '.join(SUFFIXES)}; its path counts from the folder of the workload",
@@ -213,13 +217,11 @@ class Shaper(Builder):
             if not count:
                 del self._active[name]
 
-    def optional(
-        self, path: str, null: bytes, some: bytes, body: Callable[[], None], share: float = NULL_SHARE
-    ) -> None:
+    def optional(self, path: str, null: bytes, some: bytes, body: Body, *, omits: bool = False) -> None:
         """Add what may be null; ``null`` and ``some`` are the texts in front of the two cases."""
         found = self.at(path, "null_share").null_share
-        billionth = round((share if found is None else found) * 10**9)
-        self.branch([(billionth, null, None), (10**9 - billionth, some, body)])
+        billionth = round((NULL_SHARE if found is None else found) * 10**9)
+        self.branch([(billionth, null, None), (10**9 - billionth, some, body)], omits=omits)
 
     def count_of(self, path: str, low: int = 0, high: int = ITEMS_MAX) -> Range:
         """How many items an array or a map has."""
@@ -228,14 +230,15 @@ class Shaper(Builder):
             raise wrong(path, "count", f"is {found.min} to {found.max}", f"the schema allows {low} to {high}")
         return found
 
-    def number(self, path: str, low: int, high: int, most: int, unit: int = 1, **more: Any) -> None:
-        """Add a whole number from ``low`` to ``high``, in steps of 1/``unit``; ``high`` is the mask of a counter."""
+    def number(self, path: str, low: float, high: float, most: int, unit: int = 1, **more: Any) -> None:
+        """Add a whole number from ``low`` to ``high``, in steps of 1/``unit``; a counter stays below a power of 2."""
         found = self.at(path, "type", "min", "max", "skew", "start", "step")
         kind = self._type(path, found, "integer", "counter", "timestamp")
         form: dict[str, Any] = {"form": self.number_form, **more}
         if kind == "counter":
+            mask = (1 << (int(min(high, INT64_MAX)) + 1).bit_length() - 1) - 1
             start, step = found.start or 0, 1 if found.step is None else found.step
-            self.add(COUNTER, most, numbers=Range(start, start), times=step, mask=min(high, INT64_MAX), **form)
+            self.add(COUNTER, most, numbers=Range(start, start), times=step, mask=mask, **form)
         elif kind == "timestamp":
             self.add(MOMENT, most, **form)
         else:
@@ -273,7 +276,7 @@ class Shaper(Builder):
         kind = self._type(path, found, "text", "key", "name", "timestamp", "uuid")
         form = {"form": self.text_form}
         size = found.size
-        if size is None and not found.words and (low or high is not None):
+        if size is None and not found.words and (low or (high is not None and high < WORDS_BYTES)):
             size = Range(low, min(low + 20, INT32_MAX if high is None else high))
         if found.values:
             self.choose([(self.encoded(text), weight) for text, weight in found.values])
@@ -282,7 +285,7 @@ class Shaper(Builder):
                 raise wrong(
                     path, "type", 'is "key", which is for keys that are texts', "choose a counter here and there"
                 )
-            self.add(KEY, 5 + self._key_bytes_max, **form)
+            self.add(KEY, 5 + self._key_bytes_max, omits=True, **form)
         elif kind == "name":
             self.choose([(self.encoded(f"{one} {other}"), 1) for one in FIRST_NAMES for other in LAST_NAMES])
         elif kind == "timestamp":
@@ -299,11 +302,12 @@ class Shaper(Builder):
             raise wrong(path, "type", f'is "{found.type}"', f"choose {' or '.join(allowed[1:])}, or remove it")
         return found.type or allowed[0]
 
-    def _range(self, path: str, found: Drawn, low: int, high: int, unit: int) -> Range:
-        first = (
-            found.min if found.min is not None else max(low, min(DEFAULT.min, high if found.max is None else found.max))
-        )
-        last = found.max if found.max is not None else min(high, max(DEFAULT.max, first))
+    def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
+        # The default is as near to 0 as it can be.
+        least, most = found.min, found.max
+        upper = high if most is None else most
+        first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - DEFAULT.max) if least is None else least
+        last = min(high, DEFAULT.max if first < DEFAULT.max else first + DEFAULT.max) if most is None else most
         for key, value in (("min", first), ("max", last)):
             if not low <= value <= high:
                 raise wrong(path, key, f"is {value}", f"the field's type holds {low} to {high}")
@@ -316,7 +320,7 @@ class Shaper(Builder):
                 "is so far from min that there are more than 2^32 numbers",
                 "narrow them, or lower decimals",
             )
-        return Range(first * unit, last * unit, found.skew or 1)
+        return Range(math.ceil(first * unit), math.floor(last * unit), found.skew or 1)
 
 
 def wrong(path: str, key: str, problem: str, remedy: str) -> Wrong:

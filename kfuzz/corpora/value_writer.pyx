@@ -179,7 +179,9 @@ cdef class ValueWriter:
             elif kind == BRANCH:
                 while low(u) >= choices.limit:
                     choices += 1
-                p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
+                # At the start of an object, there is no comma before a name.
+                i = s.omits and choices.text_size > 0 and (p - 1)[0] == c'{'
+                p = put_text(p, self.text_bytes + choices.text_at + i, choices.text_size - i)
                 at = choices.target
                 continue
             elif kind == LOOP:
@@ -292,7 +294,7 @@ cdef uint8_t *put_single(uint8_t *p, const step_t *s, uint64_t u, const owner_t 
         p = put_uuid(open_text(p, s, 36), mix(u), mix(~u), s.form == NO_LENGTH)
     elif s.kind == KEY:
         if owner.key_size < 0:
-            return put_text(p, b"null", 4) if s.form == JSON else open_text(p, s, 0)
+            return put_text(p, b"null", 4) if not s.omits else close_text(open_text(p, s, 0), s)
         p = open_text(p, s, owner.key_size)
         p = put_number(p, owner.key, owner.key_size) if owner.key_is_number else put_key(p, owner.key, owner.key_size)
     else:

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import jsonschema
 import pytest
 from cli_driver import kfuzz
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from made_corpora import batches_of
+from referencing import Registry
+from referencing.jsonschema import DRAFT7
 
 from kfuzz.corpora import schemed
 from kfuzz.corpora.generation import generate
@@ -60,6 +63,19 @@ state = { values = { NEW = 5, UNKNOWN = 3, LOST = 1 } }
 payment = { values = { card = 3, voucher = 1 } }
 note = { type = "key" }
 when_ms = { type = "timestamp" }
+"""
+
+
+JSON = """
+schema = "hard.schema.json"
+references = ["address.schema.json"]
+schema_id = 42
+[topics.values.fields]
+id = { type = "counter" }
+state = { values = { NEW = 5, 7 = 1 } }
+"lines[].n" = { min = 2, max = 4 }
+payment = { values = { 0 = 3, 1 = 1 } }
+note = { type = "key", null_share = 0.5 }
 """
 
 
@@ -116,7 +132,7 @@ def depth(value: Any, name: str) -> int:
 
 
 def test_the_mean_size_that_the_plan_uses_is_that_of_the_records() -> None:
-    for values in (AVRO, PROTO):
+    for values in (AVRO, PROTO, JSON):
         made = workload(values, size="2MiB")
         found = [batch for segment in Plan(made) for batch in batches_of(segment, made)]
         records = [record for batch in found for record in batch.records]
@@ -124,12 +140,14 @@ def test_the_mean_size_that_the_plan_uses_is_that_of_the_records() -> None:
 
 
 @pytest.mark.parametrize("framing", ["confluent", "confluent-header", "apicurio", "none"])
-@pytest.mark.parametrize("given", [AVRO, PROTO], ids=["avro", "protobuf"])
+@pytest.mark.parametrize("given", [AVRO, PROTO, JSON], ids=["avro", "protobuf", "json"])
 def test_a_corpus_is_right_and_cat_shows_its_values_as_json(given: str, framing: str, tmp_path: Path) -> None:
     values = given.replace("schema_id = 42", f'framing = "{framing}"' + "\nschema_id = 42" * (framing != "none"))
     if framing == "none":
         # `cat` finds no id, and the only schema refers to no other.
-        values = f'schema = "address.{"avsc" if given is AVRO else "proto"}"'
+        values = (
+            f'schema = "address.{dict(zip((AVRO, PROTO, JSON), ("avsc", "proto", "schema.json"), strict=True))[given]}"'
+        )
     made = workload(values)
     generate(made, tmp_path / "out")
     assert verify(tmp_path / "out") == []
@@ -186,7 +204,58 @@ def test_protobuf_reads_every_record_of_a_hard_schema(count: int) -> None:
         kind.FromString(data[:-1] + b"\xff")
 
 
+@pytest.mark.parametrize("count", COUNTS)
+def test_jsonschema_takes_every_record_of_a_hard_schema(count: int) -> None:
+    validator = jsonschema.Draft7Validator(
+        json.loads((SCHEMAS / "hard.schema.json").read_text()),
+        registry=Registry().with_resource(
+            "address.schema.json", DRAFT7.create_resource(json.loads((SCHEMAS / "address.schema.json").read_text()))
+        ),
+    )
+    rows = [json.loads(data) for data in written(workload(JSON), count)]
+    for row in rows:
+        validator.validate(row)
+    assert [row["id"] for row in rows] == list(range(count))
+    assert {row["state"] for row in rows} == {"NEW", 7}
+    assert {line.get("n") for row in rows for line in row["lines"]} == {None, 2, 3, 4}
+    assert sum("card" in row.get("payment", ()) for row in rows) == pytest.approx(count * 0.9 * 3 / 4, rel=0.1)
+    assert {depth(row["tree"], "kids") for row in rows if "tree" in row} == {1, 2, 3, 4}
+    # Everything that is not required is absent in a tenth of the records.
+    names = Counter(name for row in rows for name in row)
+    assert names["code"] == pytest.approx(count * 0.9, rel=0.05)
+    assert not validator.is_valid(rows[0] | {"id": "x"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        # Nothing is required, so any name may be the first one.
+        {"properties": {"a": {"type": "integer"}, "b": {"$ref": "#"}, "c": {"type": ["null", "string"]}}},
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "prefixItems": [{}, {"enum": ["{"]}]},
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.05},
+        {"type": "string", "minLength": 100, "maxLength": 100},
+        {"type": "array", "uniqueItems": True, "items": {"type": "boolean"}},
+        {"type": "integer", "maximum": -1000},
+    ],
+)  # fmt: skip
+def test_jsonschema_takes_the_values_of_small_schemas(schema: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.schema.json").write_text(json.dumps(schema))
+    made = parse('[[topics]]\nname = "t"\n[topics.values]\nschema = "x.schema.json"', "w.toml", tmp_path)
+    found = written(made, 1000)
+    validator = jsonschema.validators.validator_for(schema, jsonschema.Draft7Validator)(schema)
+    assert all(validator.is_valid(json.loads(data)) for data in found)
+    assert len(set(found)) > 1
+
+
 ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":%s}]}'
+
+
+def test_a_json_schema_that_asks_for_more_than_kfuzz_knows_is_refused_with_a_value(tmp_path: Path) -> None:
+    (tmp_path / "x.schema.json").write_text('{"properties": {"a": {"type": "string", "pattern": "^[A-Z]+$"}}}')
+    text = '[[topics]]\nname = "t"\n[topics.values]\nschema = "x.schema.json"\n'
+    with pytest.raises(UsageError, match=r"values\.schema refuses a value .*does not match.*say more in fields"):
+        parse(text, "w.toml", tmp_path)
+    assert parse(text + 'fields.a = { values = ["ABC"] }', "w.toml", tmp_path)
 
 
 @pytest.mark.parametrize(
