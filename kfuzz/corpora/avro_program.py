@@ -133,7 +133,9 @@ class _Compiler:
     def single(self, kind: str, schema: dict[str, Any], path: str) -> None:
         made = self.made
         logical = f"{kind}-{schema.get('logicalType')}"
-        size = int(schema.get("size", 0))
+        size = schema.get("size", 0)
+        if type(size) is not int or size < 0:
+            raise Wrong(f"has a fixed of {size!r} bytes at {path or 'its top'}", "give a whole number")
         given = made.at(path, "type")
         if logical in MOMENTS and given.min is None and given.max is None and given.type in (None, "timestamp"):
             times, divide, modulo = MOMENTS[logical]

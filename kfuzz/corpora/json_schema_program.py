@@ -81,10 +81,10 @@ class _Compiler:
         elif "allOf" in schema:
             both = {key: one for key, one in schema.items() if key != "allOf"}
             for one in schema["allOf"]:
-                while isinstance(one, dict) and "$ref" in one:
+                if isinstance(one, dict) and "$ref" in one:
                     one = resolver.lookup(one["$ref"]).contents
                 both = _merged(both, one)
-            self.add(both, path, resolver)
+            made.inside(id(schema), path, lambda first: self.add(both, first, resolver))
         elif "const" in schema:
             made.ahead += _quoted(schema["const"])
         elif "enum" in schema:

@@ -128,6 +128,8 @@ class Builder:
     def choose(self, weighed: Sequence[tuple[bytes, int]], null_share: float = 0.0) -> None:
         """Add a step that writes one of some texts."""
         weighed = [(text, weight) for text, weight in weighed if weight]
+        if not weighed:
+            raise Wrong("has an enum without anything to choose", "give it a value")
         total = sum(weight for _, weight in weighed)
         mean = sum(len(text) * weight for text, weight in weighed) / total
         kind = PICK if len({weight for _, weight in weighed}) == 1 else CHOICE

@@ -20,7 +20,8 @@ from kfuzz.errors import UsageError, needs
 from kfuzz.forms import Wrong
 from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.store import of_file
-from kfuzz.schemas.values import Decode, decoder
+from kfuzz.schemas.values import REASON_BYTES_MAX, Decode, decoder
+from kfuzz.text import foreign_text
 
 # Samples that decide the mean size, at this time.
 SAMPLES: Final = 1000
@@ -70,14 +71,21 @@ def loaded(side: S, folder: Path | None, place: str) -> S:
 def check(side: Schemed, keys: Range, place: str) -> None:
     """Raise ``UsageError``, with the place and a remedy, if there can be no program."""
     try:
-        with needs(f"{place}.schema needs fastavro, protobuf and grpcio-tools; pip install 'kfuzz[schemas]'"):
-            made = program(side, keys)
-            if side.schema_kind == "JSON":
-                # A JSON Schema can ask for anything.
-                for value in ValueWriter(made).values(range(TRIED), range(TRIED), SAMPLE_MS):
-                    decoder_of(side)(value, len(side.prefix))
-    except ValueError as error:
-        wrong = error if isinstance(error, Wrong) else Wrong(f"refuses a value ({error})", "say more in fields")
+        with needs("it needs fastavro, msgspec, protobuf and grpcio-tools; pip install 'kfuzz[schemas]'"):
+            values = ValueWriter(program(side, keys)).values(range(TRIED), range(TRIED), SAMPLE_MS)
+            decode = decoder_of(side)
+            # A JSON Schema can ask for anything.
+            for value in values if side.schema_kind == "JSON" else ():
+                try:
+                    decode(value, len(side.prefix))
+                except ValueError as error:
+                    raise Wrong(f"refuses a value that kfuzz makes ({error})", "say more in fields") from None
+    except UsageError as error:
+        raise UsageError(f"{place}.schema: {error}") from None
+    # A library may raise anything for a text from others.
+    except Exception as error:
+        reason = foreign_text(f"{type(error).__name__}: {error}", bytes_max=REASON_BYTES_MAX)
+        wrong = error if isinstance(error, Wrong) else Wrong(f"cannot be used ({reason})", "say more in fields")
         wrong.place = wrong.place or ".schema"
         raise UsageError(wrong.sentence(place)) from None
 

@@ -12,4 +12,4 @@ class ValueWriter:
         """The values of records with these seeds and offsets, for tests and statistics. Their keys are letters."""
 
     def size(self, count: int, timestamp: int, key_size: int = -1) -> int:
-        """The size of the values of records 0 to ``count``, each of which is written and forgotten."""
+        """The size of the values of records 0 to ``count``, each with its offset as seed, written and forgotten."""

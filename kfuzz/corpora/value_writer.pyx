@@ -126,7 +126,7 @@ cdef class ValueWriter:
         with nogil:
             for owner.offset in range(count):
                 self.clear()
-                total += self.add(mix(<uint64_t> owner.offset), &owner, &at)
+                total += self.add(<uint64_t> owner.offset, &owner, &at)
         return total
 
     cdef void clear(self) noexcept nogil:

@@ -262,6 +262,7 @@ def test_a_json_schema_that_asks_for_more_than_kfuzz_knows_is_refused_with_a_val
     ("schema", "more", "sentence"),
     [
         (ONE % '"R"', "", 'schema contains itself without an end; make it optional or an array there'),
+        ('{"type":"fixed","name":"F","size":-1}', "", "schema has a fixed of -1 bytes at its top; give a whole number"),
         (ONE % "[]", "", "schema has a union of nothing at a; give it a type"),
         (ONE % '"nix"', "", "schema is not an Avro schema (UnknownType: nix); correct it, or name another file"),
         ("{", "", "schema cannot be read: x.avsc"),
