@@ -7,22 +7,9 @@ from typing import Any, Final
 
 from fastavro import parse_schema
 
-from kfuzz.corpora.programs import (
-    BIG,
-    BIG_SIZED,
-    DOUBLE,
-    FLOAT,
-    ITEM,
-    LITTLE,
-    MOMENT,
-    NO_LENGTH,
-    RAW,
-    UUID,
-    WORD_BYTES,
-    ZIGZAG,
-)
+from kfuzz.corpora import programs
 from kfuzz.corpora.quantities import Range
-from kfuzz.corpora.shaping import INT64_MAX, INT64_MIN, Schemed, Shaper, varint, wrong
+from kfuzz.corpora.shaping import INT64_MAX, INT64_MIN, NAME_BYTES, Schemed, Shaper, varint, wrong
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong
@@ -59,7 +46,7 @@ def compiled(side: Schemed, made: Shaper) -> None:
     except Exception as error:
         reason = foreign_text(f"{type(error).__name__}: {error}", bytes_max=300)
         raise Wrong(f"is not an Avro schema ({reason})", "correct it, or name another file") from None
-    made.text_form = made.number_form = ZIGZAG
+    made.text_form = made.number_form = programs.ZIGZAG
     made.encoded = _text
     _Compiler(made, known).add(schema, "")
 
@@ -94,14 +81,11 @@ class _Compiler:
 
             def item() -> None:
                 if kind == "map":
-                    # A number makes each key another one.
-                    made.ahead += varint(WORD_BYTES + 4)
-                    made.words(Range(1, 1), form=NO_LENGTH)
-                    made.ahead += b"-"
-                    made.add(ITEM, 4, form=NO_LENGTH, size=4)
+                    made.ahead += varint(NAME_BYTES)
+                    made.unique()
                 self.add(inner, f"{path}[]")
 
-            made.loop(count, item, form=ZIGZAG)
+            made.loop(count, item, form=programs.ZIGZAG)
             made.ahead += b"\0"
         else:
             self.single(kind, schema, path)
@@ -139,31 +123,31 @@ class _Compiler:
         given = made.at(path, "type")
         if logical in MOMENTS and given.min is None and given.max is None and given.type in (None, "timestamp"):
             times, divide, modulo = MOMENTS[logical]
-            made.add(MOMENT, 10, form=ZIGZAG, times=times, divide=divide, modulo=modulo)
+            made.add(programs.MOMENT, 10, form=programs.ZIGZAG, times=times, divide=divide, modulo=modulo)
         elif logical in ("bytes-decimal", "fixed-decimal"):
             self.decimal(schema, path, size)
         elif logical == "string-uuid":
-            made.add(UUID, 38, form=ZIGZAG)
+            made.add(programs.UUID, 38, form=programs.ZIGZAG)
         elif logical == "fixed-uuid" and size == 16:
-            made.add(UUID, 16, form=NO_LENGTH)
+            made.add(programs.UUID, 16, form=programs.NO_LENGTH)
         elif logical == "fixed-duration" and size == 12:
             for part in ("months", "days", "milliseconds"):
-                made.number(f"{path}.{part}", 0, (1 << 32) - 1, 4, form=LITTLE, size=4)
+                made.number(f"{path}.{part}", 0, (1 << 32) - 1, 4, form=programs.LITTLE, size=4)
         elif kind == "int":
             made.number(path, -INT32_MAX - 1, INT32_MAX, 5)
         elif kind == "long":
             made.number(path, INT64_MIN, INT64_MAX, 10)
         elif kind in ("float", "double"):
-            made.real(path, 8, form=FLOAT if kind == "float" else DOUBLE)
+            made.real(path, 8, form=programs.FLOAT if kind == "float" else programs.DOUBLE)
         elif kind == "boolean":
             made.boolean(path, b"\1", b"\0")
         elif kind == "string":
             made.text(path)
         elif kind == "bytes":
             sizes = made.at(path, "size").size or Range(8, 16)
-            made.add(RAW, 5 + sizes.max, numbers=sizes, form=ZIGZAG)
+            made.add(programs.RAW, 5 + sizes.max, numbers=sizes, form=programs.ZIGZAG)
         elif kind == "fixed":
-            made.add(RAW, size, numbers=Range(size, size), form=NO_LENGTH)
+            made.add(programs.RAW, size, numbers=Range(size, size), form=programs.NO_LENGTH)
 
     def decimal(self, schema: dict[str, Any], path: str, size: int) -> None:
         scale, digits = int(schema.get("scale", 0)), int(schema["precision"])
@@ -172,7 +156,7 @@ class _Compiler:
         if scale > digits:
             raise wrong(path, "type", "is a decimal without digits before the point", "lower its scale")
         most = 10 ** (digits - scale) - 1
-        form: dict[str, Any] = {"form": BIG_SIZED, "size": size} if size else {"form": BIG}
+        form: dict[str, Any] = {"form": programs.BIG_SIZED, "size": size} if size else {"form": programs.BIG}
         self.made.number(path, -most, most, max(9, size), unit=10**scale, **form)
 
 

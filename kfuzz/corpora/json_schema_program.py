@@ -11,7 +11,8 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
-from kfuzz.corpora.programs import DATE, ITEM, LETTERS, NO_LENGTH, NUMBER_MAX, UUID
+from kfuzz.corpora import programs
+from kfuzz.corpora.programs import NUMBER_MAX
 from kfuzz.corpora.quantities import LABELS_MAX, Range
 from kfuzz.corpora.shaping import ITEMS_MAX, Schemed, Shaper
 from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES
@@ -39,7 +40,8 @@ def compiled(side: Schemed, made: Shaper) -> None:
         raise Wrong(f"cannot be read: {error}", "correct it, or name another file") from None
     except Exception as error:
         raise Wrong(f"is not a JSON Schema ({str(error).splitlines()[0]})", "correct it") from None
-    kind = specification_with(schema.get("$schema", DRAFT) if isinstance(schema, dict) else DRAFT)
+    named = schema.get("$schema", DRAFT) if isinstance(schema, dict) else DRAFT
+    kind = specification_with(named, default=specification_with(DRAFT))
     known = [(name, Resource.from_contents(one, kind)) for (name, _), one in zip(side.texts, others, strict=False)]
     made.encoded = _quoted
     _Compiler(made).add(schema, "", Registry().with_resources(known).resolver_with_root(kind.create_resource(schema)))
@@ -138,10 +140,7 @@ class _Compiler:
 
             def pair() -> None:
                 made.ahead += b'"'
-                made.words(Range(1, 1), form=NO_LENGTH)
-                made.ahead += b"-"
-                # A number makes each name another one.
-                made.add(ITEM, 4, form=NO_LENGTH, size=4)
+                made.unique()
                 made.ahead += b'":'
                 self.add(more, f"{path}[]", resolver)
 
@@ -179,15 +178,15 @@ class _Compiler:
             kind = None
         if kind in DATES:
             at, size = DATES[kind]
-            made.add(DATE, size + 2, cut_at=at, size=size)
+            made.add(programs.DATE, size + 2, cut_at=at, size=size)
         elif kind == "uuid":
-            made.add(UUID, 38)
+            made.add(programs.UUID, 38)
         elif kind == "email":
             names = [f"{one}.{two}".lower() for one in FIRST_NAMES for two in LAST_NAMES]
             made.choose([(_quoted(f"{name}@example.com"), 1) for name in names if name.isascii()])
         elif kind in ("uri", "url"):
             made.ahead += b'"https://example.com/'
-            made.add(LETTERS, 16, numbers=Range(4, 16), form=NO_LENGTH)
+            made.add(programs.LETTERS, 16, numbers=Range(4, 16), form=programs.NO_LENGTH)
             made.ahead += b'"'
         else:
             made.text(path, schema.get("minLength", 0), schema.get("maxLength"))
@@ -197,7 +196,10 @@ class _Compiler:
         places = made.at(path, "decimals").decimals
         places = 0 if whole or step == 1 else 2 if places is None else places
         least = 10**-places
-        low = max(schema.get("minimum", -NUMBER_MAX), schema.get("exclusiveMinimum", -NUMBER_MAX - 1) + least)
+        low = max(
+            schema.get("minimum", -NUMBER_MAX),
+            schema.get("exclusiveMinimum", -NUMBER_MAX - 1) + least,
+        )
         high = min(schema.get("maximum", NUMBER_MAX), schema.get("exclusiveMaximum", NUMBER_MAX + 1) - least)
         if whole and step != 1:
             first = -(-low // step) if "minimum" in schema or "exclusiveMinimum" in schema else 0

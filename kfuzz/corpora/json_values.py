@@ -11,18 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, dataclass_transform
 
-from kfuzz.corpora.programs import (
-    CHOICES_MAX,
-    COUNTER,
-    DATE,
-    KEY,
-    MOMENT,
-    NUMBER,
-    NUMBER_MAX,
-    UUID,
-    Builder,
-    Program,
-)
+from kfuzz.corpora import programs
+from kfuzz.corpora.programs import Builder, Program
 from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, ranged
 from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES
 from kfuzz.errors import UsageError
@@ -76,8 +66,8 @@ class Counter:
 
     name: Annotated[str, LABEL]
     type: Annotated[str, choice("counter")] = "counter"
-    start: Annotated[int, integer(0, NUMBER_MAX)] = 0
-    step: Annotated[int, integer(0, NUMBER_MAX)] = 1
+    start: Annotated[int, integer(0, programs.NUMBER_MAX)] = 0
+    step: Annotated[int, integer(0, programs.NUMBER_MAX)] = 1
     null_share: Share = 0.0
 
 
@@ -87,8 +77,8 @@ class Integer:
 
     name: Annotated[str, LABEL]
     type: Annotated[str, choice("integer")] = "integer"
-    min: Annotated[int, integer(-NUMBER_MAX, NUMBER_MAX)] = 0
-    max: Annotated[int, integer(-NUMBER_MAX, NUMBER_MAX)] = 100
+    min: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 0
+    max: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 100
     skew: Annotated[int, SKEW] = 1
     null_share: Share = 0.0
 
@@ -210,7 +200,7 @@ def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
             if field.min > field.max:
                 raise UsageError(f"{here}.min is {field.min}, above max ({field.max}); swap them")
             numbers = _numbers(field)
-            if numbers.max - numbers.min >= CHOICES_MAX:
+            if numbers.max - numbers.min >= programs.CHOICES_MAX:
                 raise UsageError(
                     f"{here}: min to max holds more than 2^32 numbers; narrow it"
                     + (" or lower decimals" if isinstance(field, Decimal) else "")
@@ -231,13 +221,13 @@ class _Writer(Builder):
                 self.fields(field.fields)
             case Counter():
                 numbers = Range(field.start, field.start)
-                self.add(COUNTER, 16, field.null_share, COUNTER_BYTES, numbers=numbers, times=field.step)
+                self.add(programs.COUNTER, 16, field.null_share, COUNTER_BYTES, numbers=numbers, times=field.step)
             case Integer() | Decimal():
                 numbers = _numbers(field)
                 decimals = field.decimals if isinstance(field, Decimal) else 0
                 longest = max(len(_decimal(end, decimals)) for end in (numbers.min, numbers.max))
                 mean = sum(len(_decimal(one, decimals)) for one in _spread(numbers)) / SPREAD
-                self.add(NUMBER, longest, field.null_share, mean, numbers=numbers, decimals=decimals)
+                self.add(programs.NUMBER, longest, field.null_share, mean, numbers=numbers, decimals=decimals)
             case Boolean():
                 per_billion = round(field.share * 10**9)
                 self.choose([(b"true", per_billion), (b"false", 10**9 - per_billion)], field.null_share)
@@ -250,13 +240,13 @@ class _Writer(Builder):
                 self.words(field.words, field.null_share)
             case Timestamp():
                 if field.format == "ms":
-                    self.add(MOMENT, 16, field.null_share, 13)
+                    self.add(programs.MOMENT, 16, field.null_share, 13)
                 else:
-                    self.add(DATE, DATE_BYTES + 2, field.null_share, DATE_BYTES + 2, size=DATE_BYTES)
+                    self.add(programs.DATE, DATE_BYTES + 2, field.null_share, DATE_BYTES + 2, size=DATE_BYTES)
             case Uuid():
-                self.add(UUID, 38, field.null_share, 38)
+                self.add(programs.UUID, 38, field.null_share, 38)
             case Key():
-                self.add(KEY, 4, field.null_share, 2)
+                self.add(programs.KEY, 4, field.null_share, 2)
                 self.key_fields += 1
 
 

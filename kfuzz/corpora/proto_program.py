@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor as Field
 
-from kfuzz.corpora.programs import DOUBLE, FLOAT, ITEM, LITTLE, MOMENT, NO_LENGTH, RAW, VARINT, WORD_BYTES, ZIGZAG
+from kfuzz.corpora import programs
 from kfuzz.corpora.quantities import Range
-from kfuzz.corpora.shaping import Schemed, Shaper
+from kfuzz.corpora.shaping import NAME_BYTES, Schemed, Shaper
 from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong
 from kfuzz.schemas.proto import NAME_TAG, chosen
@@ -19,16 +19,16 @@ from kfuzz.wire.io.cursor import uvarint
 NUMBERS: Final[dict[int, tuple[int, int, int, dict[str, Any], int]]] = {
     kind: (-(1 << bits - 1) if signed else 0, (1 << bits - signed) - 1, most, form, wire)
     for kind, bits, signed, most, form, wire in (
-        (Field.TYPE_INT32, 32, 1, 10, {"form": VARINT}, 0),
-        (Field.TYPE_INT64, 64, 1, 10, {"form": VARINT}, 0),
-        (Field.TYPE_UINT32, 32, 0, 5, {"form": VARINT}, 0),
-        (Field.TYPE_UINT64, 63, 0, 10, {"form": VARINT}, 0),
-        (Field.TYPE_SINT32, 32, 1, 5, {"form": ZIGZAG}, 0),
-        (Field.TYPE_SINT64, 64, 1, 10, {"form": ZIGZAG}, 0),
-        (Field.TYPE_FIXED32, 32, 0, 4, {"form": LITTLE, "size": 4}, 5),
-        (Field.TYPE_SFIXED32, 32, 1, 4, {"form": LITTLE, "size": 4}, 5),
-        (Field.TYPE_FIXED64, 63, 0, 8, {"form": LITTLE, "size": 8}, 1),
-        (Field.TYPE_SFIXED64, 64, 1, 8, {"form": LITTLE, "size": 8}, 1),
+        (Field.TYPE_INT32, 32, 1, 10, {"form": programs.VARINT}, 0),
+        (Field.TYPE_INT64, 64, 1, 10, {"form": programs.VARINT}, 0),
+        (Field.TYPE_UINT32, 32, 0, 5, {"form": programs.VARINT}, 0),
+        (Field.TYPE_UINT64, 63, 0, 10, {"form": programs.VARINT}, 0),
+        (Field.TYPE_SINT32, 32, 1, 5, {"form": programs.ZIGZAG}, 0),
+        (Field.TYPE_SINT64, 64, 1, 10, {"form": programs.ZIGZAG}, 0),
+        (Field.TYPE_FIXED32, 32, 0, 4, {"form": programs.LITTLE, "size": 4}, 5),
+        (Field.TYPE_SFIXED32, 32, 1, 4, {"form": programs.LITTLE, "size": 4}, 5),
+        (Field.TYPE_FIXED64, 63, 0, 8, {"form": programs.LITTLE, "size": 8}, 1),
+        (Field.TYPE_SFIXED64, 64, 1, 8, {"form": programs.LITTLE, "size": 8}, 1),
     )
 }
 WIRE: Final = {
@@ -59,7 +59,7 @@ def compiled(side: Schemed, made: Shaper) -> None:
         # A message of its own, which has the name.
         name = bytes([NAME_TAG]) + _text(message.name)
         made.ahead += uvarint(len(name)) + name
-    made.text_form = VARINT
+    made.text_form = programs.VARINT
     made.encoded = _text
     _Compiler(made).message(message, "")
 
@@ -92,7 +92,7 @@ class _Compiler:
             elif message.full_name == "google.protobuf.Timestamp":
                 made.flush()
                 made.ahead += _tag(field, 0)
-                made.add(MOMENT, 10, form=VARINT, omits=True, **TIMESTAMP[field.name])
+                made.add(programs.MOMENT, 10, form=programs.VARINT, omits=True, **TIMESTAMP[field.name])
             elif message.full_name == "google.protobuf.Any":
                 # Nothing is known of what it holds.
                 continue
@@ -129,18 +129,16 @@ class _Compiler:
             made.loop(count, partial(self.value, field, f"{path}[]"))
 
     def entry(self, entry: Any, path: str) -> None:
-        """Add a pair of a map; a number makes each key another one."""
+        """Add a pair of a map"""
         made, (key, value) = self.made, entry.fields
         if key.type == Field.TYPE_STRING:
-            made.ahead += _tag(key, LENGTH) + uvarint(WORD_BYTES + 4)
-            made.words(Range(1, 1), form=NO_LENGTH)
-            made.ahead += b"-"
-            made.add(ITEM, 4, form=NO_LENGTH, size=4)
+            made.ahead += _tag(key, LENGTH) + uvarint(NAME_BYTES)
+            made.unique()
         else:
             form = NUMBERS.get(key.type, NUMBERS[Field.TYPE_INT32])[3]
             made.ahead += _tag(key, WIRE[key.type])
             # The second item of a map by booleans is true, as are those after it.
-            made.add(ITEM, 10, **form)
+            made.add(programs.ITEM, 10, **form)
         self.value(value, f"{path}[]")
 
     def value(self, field: Any, path: str, *, omits: bool = False, tagged: bool = True) -> None:
@@ -165,12 +163,12 @@ class _Compiler:
             low, high, most, form, _ = NUMBERS[kind]
             made.number(path, low, high, most, omits=omits, **form)
         elif kind in (Field.TYPE_DOUBLE, Field.TYPE_FLOAT):
-            made.real(path, 8, form=DOUBLE if kind == Field.TYPE_DOUBLE else FLOAT, omits=omits)
+            made.real(path, 8, form=programs.DOUBLE if kind == Field.TYPE_DOUBLE else programs.FLOAT, omits=omits)
         elif kind == Field.TYPE_STRING:
             made.text(path)
         elif kind == Field.TYPE_BYTES:
             sizes = made.at(path, "size").size or Range(8, 16)
-            made.add(RAW, 5 + sizes.max, numbers=sizes, form=VARINT)
+            made.add(programs.RAW, 5 + sizes.max, numbers=sizes, form=programs.VARINT)
         elif kind == Field.TYPE_GROUP:
             self.message(field.message_type, path)
             made.ahead += _tag(field, GROUP_END)

@@ -8,20 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final
 from uuid import UUID as Uuid
 
-from kfuzz.corpora.programs import (
-    CHOICES_MAX,
-    COUNTER,
-    DATE,
-    KEY,
-    LETTERS,
-    MOMENT,
-    NUMBER,
-    NUMBER_MAX,
-    UUID,
-    Body,
-    Builder,
-    Endless,
-)
+from kfuzz.corpora import programs
+from kfuzz.corpora.programs import Body, Builder, Endless
 from kfuzz.corpora.quantities import LABEL_MAX, LABELS, SKEW, Range, Weights, ranged
 from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES
 from kfuzz.forms import (
@@ -51,6 +39,7 @@ TEXT_BYTES_MAX: Final = 1 << 20
 DEFAULT: Final = Range(0, 100)
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 NULL_SHARE: Final = 0.1
+NAME_BYTES: Final = programs.WORD_BYTES + 4
 # A text of the default number of words has fewer.
 WORDS_BYTES: Final = 64
 PATH: Final = Form(
@@ -83,8 +72,8 @@ class Drawn:
     max: Annotated[int | None, integer(INT64_MIN, INT64_MAX)] = None
     skew: Annotated[int | None, SKEW] = None
     decimals: Annotated[int | None, integer(0, 6)] = None
-    start: Annotated[int | None, integer(0, NUMBER_MAX)] = None
-    step: Annotated[int | None, integer(0, NUMBER_MAX)] = None
+    start: Annotated[int | None, integer(0, programs.NUMBER_MAX)] = None
+    step: Annotated[int | None, integer(0, programs.NUMBER_MAX)] = None
     share: Annotated[float | None, number(0, 1)] = None
     values: Annotated[Weights, LABELS] = ()
     words: Annotated[Range | None, ranged(1, 10_000)] = None
@@ -223,6 +212,12 @@ class Shaper(Builder):
         billionth = round((NULL_SHARE if found is None else found) * 10**9)
         self.branch([(billionth, null, None), (10**9 - billionth, some, body)], omits=omits)
 
+    def unique(self) -> None:
+        """Add the NAME_BYTES of a name in a map: a word, and the number of the round, which makes it another one."""
+        self.words(Range(1, 1), form=programs.NO_LENGTH)
+        self.ahead += b"-"
+        self.add(programs.ITEM, 4, form=programs.NO_LENGTH, size=4)
+
     def count_of(self, path: str, low: int = 0, high: int = ITEMS_MAX) -> Range:
         """How many items an array or a map has."""
         found = self.at(path, "count").count or Range(low, min(max(low, 3), high))
@@ -238,11 +233,11 @@ class Shaper(Builder):
         if kind == "counter":
             mask = (1 << (int(min(high, INT64_MAX)) + 1).bit_length() - 1) - 1
             start, step = found.start or 0, 1 if found.step is None else found.step
-            self.add(COUNTER, most, numbers=Range(start, start), times=step, mask=mask, **form)
+            self.add(programs.COUNTER, most, numbers=Range(start, start), times=step, mask=mask, **form)
         elif kind == "timestamp":
-            self.add(MOMENT, most, **form)
+            self.add(programs.MOMENT, most, **form)
         else:
-            self.add(NUMBER, most, numbers=self._range(path, found, low, high, unit), **form)
+            self.add(programs.NUMBER, most, numbers=self._range(path, found, low, high, unit), **form)
 
     def real(self, path: str, most: int, low: int = -(1 << 52), high: int = 1 << 52, **more: Any) -> None:
         """Add a number with digits after the point."""
@@ -285,15 +280,15 @@ class Shaper(Builder):
                 raise wrong(
                     path, "type", 'is "key", which is for keys that are texts', "choose a counter here and there"
                 )
-            self.add(KEY, 5 + self._key_bytes_max, omits=True, **form)
+            self.add(programs.KEY, 5 + self._key_bytes_max, omits=True, **form)
         elif kind == "name":
             self.choose([(self.encoded(f"{one} {other}"), 1) for one in FIRST_NAMES for other in LAST_NAMES])
         elif kind == "timestamp":
-            self.add(DATE, 26, size=24, **form)
+            self.add(programs.DATE, 26, size=24, **form)
         elif kind == "uuid":
-            self.add(UUID, 38, **form)
+            self.add(programs.UUID, 38, **form)
         elif size is not None:
-            self.add(LETTERS, 5 + size.max, numbers=size, **form)
+            self.add(programs.LETTERS, 5 + size.max, numbers=size, **form)
         else:
             self.words(found.words or Range(3, 8), **form)
 
@@ -313,7 +308,7 @@ class Shaper(Builder):
                 raise wrong(path, key, f"is {value}", f"the field's type holds {low} to {high}")
         if first > last:
             raise wrong(path, "min", f"is {first}, above max ({last})", "swap them")
-        if (last - first) * unit >= CHOICES_MAX:
+        if (last - first) * unit >= programs.CHOICES_MAX:
             raise wrong(
                 path,
                 "max",

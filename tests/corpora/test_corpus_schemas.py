@@ -28,6 +28,7 @@ from kfuzz.corpora.verification import Corpus, verify
 from kfuzz.corpora.workload import Workload, load, parse, render
 from kfuzz.errors import UsageError
 from kfuzz.schemas import proto
+from spark_jobs import register_schemas
 
 SCHEMAS = Path(__file__).with_name("schemas")
 COUNTS = [1000, pytest.param(10_000, marks=pytest.mark.full)]
@@ -338,3 +339,19 @@ def test_a_key_with_a_schema_follows_from_its_number(kind: str, tmp_path: Path) 
                         assert key["id"] == record.offset % 500
     assert max(tenants) < 500
     assert set(tenants.values()) == {"a", "b"}
+
+
+def test_the_script_registers_each_schema_after_those_that_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = AVRO.replace('type = "key"', "words = 1")
+    generate(workload(values, keys=KEYS.replace("KIND", "uniform"), size="128KiB"), tmp_path / "out")
+    sent: list[tuple[str, Any]] = []
+    monkeypatch.setattr(register_schemas, "post", lambda url, body: sent.append((url, body)))
+    assert register_schemas.register("http://here", str(tmp_path / "out")) == ["orders-key", "orders-value"]
+    assert [url.removeprefix("http://here/subjects/") for url, _ in sent] == [
+        "orders-key/versions", "address.avsc/versions", "orders-value/versions",
+    ]  # fmt: skip
+    assert [body.get("id") for _, body in sent] == [41, None, 42]
+    assert sent[2][1]["schema"] == (SCHEMAS / "hard.avsc").read_text()
+    assert sent[2][1]["references"] == [{"name": "address.avsc", "subject": "address.avsc", "version": 1}]
