@@ -84,7 +84,7 @@ def check(side: Schemed, keys: Range, place: str) -> None:
     except UsageError as error:
         raise UsageError(f"{place}.schema: {error}") from None
     # A schema can be odd in ways that its library does not check.
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except Exception as error:
         reason = foreign_text(f"{type(error).__name__}: {error}", bytes_max=REASON_BYTES_MAX)
         wrong = error if isinstance(error, Wrong) else Wrong(f"cannot be used ({reason})", "say more in fields")
         wrong.place = wrong.place or ".schema"

@@ -297,13 +297,14 @@ class Shaper(Builder):
         return found.type or allowed[0]
 
     def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
-        # The default is as near to 0 as it can be.
+        # The default is as near to 0 as it can be, and has at most 2^32 numbers.
+        span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
         upper = high if found.max is None else found.max
         first = (
-            max(low, DEFAULT.min if upper > DEFAULT.min else upper - DEFAULT.max) if found.min is None else found.min
+            max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
         )
         last = (
-            min(high, DEFAULT.max if first < DEFAULT.max else first + DEFAULT.max) if found.max is None else found.max
+            min(high, span if first < span else first + span) if found.max is None else found.max
         )
         for key, value in (("min", first), ("max", last)):
             if not low <= value <= high:
