@@ -300,12 +300,8 @@ class Shaper(Builder):
         # The default is as near to 0 as it can be, and has at most 2^32 numbers.
         span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
         upper = high if found.max is None else found.max
-        first = (
-            max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
-        )
-        last = (
-            min(high, span if first < span else first + span) if found.max is None else found.max
-        )
+        first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
+        last = min(high, span if first < span else first + span) if found.max is None else found.max
         for key, value in (("min", first), ("max", last)):
             if not low <= value <= high:
                 raise wrong(path, key, f"is {value}", f"the field's type holds {low} to {high}")
