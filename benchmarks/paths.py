@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from benchmarks import avro, corpus_work, kfuzz_work, message_work, process_work, proxy_work
+from benchmarks import avro, corpus_work, kfuzz_work, message_work, process_work, proxy_work, schema_work
 from benchmarks.contestant import ROOT, Job, compare, made
 from benchmarks.corpus_work import GeneratedSet
 from benchmarks.measure import LAP_MS, Census, Contest, Ratio
@@ -245,6 +245,11 @@ def _messages(ours: Any, way: str, size: Any, setup: _Setup) -> _Meeting:
     return _Meeting(*setup.beside(partial(ours, messages), way, messages, others=others), messages.census)
 
 
+def _values(schema: str, name: str, other: Job, setup: _Setup) -> _Meeting:
+    """Values by a schema, in memory."""
+    return _alone(partial(schema_work.generate, schema), name, other, schema_work.census(schema))
+
+
 # --- files and corpora ----------------------------------------------------------------------------------------------
 
 
@@ -424,6 +429,8 @@ MESSAGE_PATHS: Final[Mapping[str, _Path]] = {
 _PAIR: Final = ["offset", "value"]
 # These write logs to a disk or start processes, and only run if they are named.
 FILE_PATHS: Final[Mapping[str, _Path]] = {
+    "values-avro": partial(_values, schema_work.AVRO, "fastavro", schema_work.fastavro_writer),
+    "values-protobuf": partial(_values, schema_work.PROTO, "protobuf", schema_work.protobuf_writer),
     **{f"{mode}-{log}": partial(_dump, mode, log) for log in process_work.LOGS for mode in process_work.MODES},
     "cat-avro": _avro,
     "load": _load,

@@ -224,6 +224,34 @@ class Object(Form):
             return False
 
 
+class TableOf(Form):
+    """A table with names of 1 to ``name_max`` characters, whose values have one form. It becomes a tuple of pairs."""
+
+    takes = dict
+
+    def __init__(self, items: Form, name_max: int) -> None:
+        names = {"minLength": 1, "maxLength": name_max}
+        schema = {"type": "object", "additionalProperties": items.schema, "propertyNames": names}
+        super().__init__(schema, "make it a table", written=dict)
+        self.items, self.name_max = items, name_max
+
+    def check(self, value: Any) -> None:
+        """Raise ``Wrong`` for the first value that does not fit."""
+        if type(value) is not dict:
+            raise Wrong(f"is {shown(value)}", self.remedy)
+        for name, item in value.items():
+            if not (name.isprintable() and 1 <= len(name) <= self.name_max):
+                raise Wrong(f"has the name {shown(name)}", f"give 1 to {self.name_max} printable characters")
+            try:
+                self.items.check(item)
+            except Wrong as wrong:
+                raise wrong.inside(step_of(name)) from None
+
+    def make(self, value: Any) -> Any:
+        """The pairs of names and made values."""
+        return tuple((name, _made(self.items, item, step_of(name))) for name, item in value.items())
+
+
 class Either(Form):
     """A value of the form that takes its type, or else of the first form."""
 
@@ -233,7 +261,14 @@ class Either(Form):
 
     def check(self, value: Any) -> None:
         """Raise ``Wrong`` as the form that takes the value does."""
-        next((form for form in self.forms if type(value) is form.takes), self.forms[0]).check(value)
+        self._of(value).check(value)
+
+    def make(self, value: Any) -> Any:
+        """The result of ``convert``, or else of the form that takes the value."""
+        return self.convert(value) if self.convert else self._of(value).make(value)
+
+    def _of(self, value: Any) -> Form:
+        return next((form for form in self.forms if type(value) is form.takes), self.forms[0])
 
 
 def _all_fit(form: Form, column: list[Any]) -> bool:
@@ -295,7 +330,9 @@ def table_of(cls: type) -> Object:
     properties = made.schema["properties"]
     for one in fields(cls):
         form = plain.keys[one.name]
-        default = form.written(one.default) if form.written and one.default is not MISSING else one.default
+        default = one.default
+        if form.written and default is not MISSING and default is not None:
+            default = form.written(default)
         # A nested table, and a value that is decided later, do not fit.
         if form.fits(default):
             properties[one.name] = {**form.schema, "default": default}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -202,7 +203,14 @@ def schemas_of(path: str, places: tuple[str, ...], registry: str | None, *, vali
     if places or registry:
         return open_schemas(places, registry, checks=validate)
     try:
-        return None if (found := beside(path)) is None else open_schemas([str(found)], checks=validate)
+        if (found := beside(path)) is not None:
+            return open_schemas([str(found)], checks=validate)
+        with suppress(ImportError):
+            from kfuzz.corpora.resolution import held_schemas
+            from kfuzz.schemas import Schemas
+
+            return Schemas(held, checks=validate) if (held := held_schemas(path)) else None
+        return None
     except UsageError as error:
         # Nobody asked for them.
         complain(f"keys and values are not decoded: {error}")

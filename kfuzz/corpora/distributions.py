@@ -165,8 +165,9 @@ def hot_keys(keys: Keys, key_seed: int, own: Sequence[Own] = ()) -> HotKeys:
     Without ``own``, each partition draws from all keys.
     """
     count = min(keys.cardinality, HOT_KEYS, max(1, HOT_BYTES // max(1, keys.size.max)))
+    made = key_bytes(keys, key_seed, range(count))
     ranks: dict[bytes, int] = {}
-    places = np.array([ranks.setdefault(one, len(ranks)) for one in key_bytes(keys, key_seed, range(count))])
+    places = np.array([ranks.setdefault(one, len(ranks)) for one in made])
     others = keys.cardinality > count
     if own:
         every, total = np.zeros(keys.cardinality), sum(records for _, _, records in own)

@@ -92,13 +92,19 @@ cdef inline uint8_t *put_number(uint8_t *p, uint64_t number, int32_t size) noexc
         number //= 10
     return p + size
 
-# Write a UUID, version 4, in 36 characters. Numbers that differ give UUIDs that differ.
+# The first or the second half of a UUID, version 4. Numbers that differ give UUIDs that differ.
+cdef inline uint64_t uuid_half(uint64_t number, bint second) noexcept nogil:
+    if second:
+        return mix(~number) & 0x3fffffffffffffffULL | 0x8000000000000000ULL
+    return mix(number) & ~(<uint64_t> 0xf000) | 0x4000
+
+# Write a UUID, version 4, in 36 characters.
 cdef inline uint8_t *put_uuid(uint8_t *p, uint64_t number) noexcept nogil:
     cdef int i
-    cdef uint64_t word = mix(number) & ~(<uint64_t> 0xf000) | 0x4000
+    cdef uint64_t word = uuid_half(number, False)
     for i in range(32):
         if i == 16:
-            word = mix(~number) & 0x3fffffffffffffffULL | 0x8000000000000000ULL
+            word = uuid_half(number, True)
         if i == 8 or i == 12 or i == 16 or i == 20:
             p[0] = c'-'
             p += 1

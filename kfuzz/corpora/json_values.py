@@ -1,10 +1,7 @@
 """The fields of JSON values: how a workload names them, and the program of steps that writes them.
 
-``kfuzz.corpora.json_writer`` runs the program once for each record, without Python objects. A step writes a fixed text
-and then one value; nested objects are only parts of those texts.
+Nested objects are only parts of the texts in front of its steps.
 """
-
-# ruff: noqa: RUF009 - a Range is frozen, so that it can be a default.
 
 from __future__ import annotations
 
@@ -16,23 +13,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, dataclass_transform
 
+from kfuzz.corpora import programs
+from kfuzz.corpora.programs import Builder, Program
 from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, ranged
-from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES, WORDS
+from kfuzz.corpora.words import NAMES
 from kfuzz.errors import UsageError
 from kfuzz.forms import Form, ListOf, Wrong, choice, integer, nearest, shown, table_of
 
-# The steps, as in kfuzz.corpora.json_writer.
-END, COUNTER, NUMBER, CHOICE, PICKED_WORDS, MILLIS, DATE, UUID, KEY, PICK, TURN = range(11)
-
-# Whole numbers up to here are exact in every JSON reader.
-NUMBER_MAX = (1 << 53) - 1
 PAYLOADS_MAX: Final = 1_000_000
 WEIGHED: Final = re.compile(rb"([0-9]{1,9})\t(.*)", re.DOTALL)
-# A random number of 32 bits chooses among so many.
-CHOICES_MAX = 1 << 32
 DEPTH_MAX = 8
 # Characters of a counter whose offset is not known yet; it may have up to 16.
 COUNTER_BYTES = 7
+# As in kfuzz.corpora.value_writer.
+DATE_BYTES = 24
 
 # Each class by the name of its type; the classes below add themselves.
 FIELDS: Final[dict[str, type]] = {}
@@ -76,8 +70,8 @@ class Counter:
 
     name: Annotated[str, LABEL]
     type: Annotated[str, choice("counter")] = "counter"
-    start: Annotated[int, integer(0, NUMBER_MAX)] = 0
-    step: Annotated[int, integer(0, NUMBER_MAX)] = 1
+    start: Annotated[int, integer(0, programs.NUMBER_MAX)] = 0
+    step: Annotated[int, integer(0, programs.NUMBER_MAX)] = 1
     null_share: Share = 0.0
 
 
@@ -87,8 +81,8 @@ class Integer:
 
     name: Annotated[str, LABEL]
     type: Annotated[str, choice("integer")] = "integer"
-    min: Annotated[int, integer(-NUMBER_MAX, NUMBER_MAX)] = 0
-    max: Annotated[int, integer(-NUMBER_MAX, NUMBER_MAX)] = 100
+    min: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 0
+    max: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 100
     skew: Annotated[int, SKEW] = 1
     null_share: Share = 0.0
 
@@ -210,63 +204,14 @@ def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
             if field.min > field.max:
                 raise UsageError(f"{here}.min is {field.min}, above max ({field.max}); swap them")
             numbers = _numbers(field)
-            if numbers.max - numbers.min >= CHOICES_MAX:
+            if numbers.max - numbers.min >= programs.CHOICES_MAX:
                 raise UsageError(
                     f"{here}: min to max holds more than 2^32 numbers; narrow it"
                     + (" or lower decimals" if isinstance(field, Decimal) else "")
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step: write ``text_size`` bytes from ``text_at`` of the program's texts, then a value of ``kind``.
-
-    ``choices`` are (limit, text_at, text_size): a random number of 32 bits below the limit chooses that text or an
-    earlier one.
-    """
-
-    kind: int
-    text_at: int
-    text_size: int
-    null_share: float = 0.0
-    numbers: Range = Range(0, 0)
-    times: int = 0
-    decimals: int = 0
-    choices: tuple[tuple[int, int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The steps for one record, the texts that they name, and the size of a value in bytes.
-
-    ``key_fields`` is the number of fields that hold the key; the bytes of keys are not in ``bytes_mean`` and
-    ``bytes_max``, but their quotes are.
-    """
-
-    steps: tuple[Step, ...]
-    texts: bytes
-    bytes_mean: float
-    bytes_max: int
-    key_fields: int
-
-
-class _Writer:
-    def __init__(self) -> None:
-        self.texts = bytearray()
-        self.steps: list[Step] = []
-        self.mean = 0.0
-        self.most = 0
-        self.key_fields = 0
-        self.ahead = b""
-
-    def add(self, kind: int, mean: float, most: int, null_share: float, **more: Any) -> None:
-        at = len(self.texts)
-        self.texts += self.ahead
-        self.steps.append(Step(kind, at, len(self.ahead), null_share, **more))
-        self.mean += len(self.ahead) + null_share * 4 + (1 - null_share) * mean
-        self.most += len(self.ahead) + max(most, 4)
-        self.ahead = b""
-
+class _Writer(Builder):
     def fields(self, fields: Sequence[Field]) -> None:
         self.ahead += b"{"
         for at, field in enumerate(fields):
@@ -279,50 +224,33 @@ class _Writer:
             case Object():
                 self.fields(field.fields)
             case Counter():
-                self.add(COUNTER, COUNTER_BYTES, 16, field.null_share, numbers=Range(field.start, field.start),
-                         times=field.step)  # fmt: skip
+                numbers = Range(field.start, field.start)
+                self.add(programs.COUNTER, 16, field.null_share, COUNTER_BYTES, numbers=numbers, times=field.step)
             case Integer() | Decimal():
                 numbers = _numbers(field)
                 decimals = field.decimals if isinstance(field, Decimal) else 0
                 longest = max(len(_decimal(end, decimals)) for end in (numbers.min, numbers.max))
                 mean = sum(len(_decimal(one, decimals)) for one in _spread(numbers)) / SPREAD
-                self.add(NUMBER, mean, longest, field.null_share, numbers=numbers, decimals=decimals)
+                self.add(programs.NUMBER, longest, field.null_share, mean, numbers=numbers, decimals=decimals)
             case Boolean():
                 per_billion = round(field.share * 10**9)
-                self.choices([(b"true", per_billion), (b"false", 10**9 - per_billion)], field.null_share)
+                self.choose([(b"true", per_billion), (b"false", 10**9 - per_billion)], field.null_share)
             case Enum():
-                self.choices([(_quoted(text), weight) for text, weight in field.values], field.null_share)
+                self.choose([(_quoted(text), weight) for text, weight in field.values], field.null_share)
             case Name():
-                names = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
-                self.choices([(_quoted(name), 1) for name in names], field.null_share)
+                self.choose([(_quoted(name), 1) for name in NAMES], field.null_share)
             case Text():
-                size = len(WORDS[0]) + 1
-                mean, most = field.words.mean * size + 1, field.words.max * size + 2
-                self.add(PICKED_WORDS, mean, most, field.null_share, numbers=field.words,
-                         choices=self.texts_of([(word.encode(), 1) for word in WORDS]))  # fmt: skip
+                self.words(field.words, field.null_share)
             case Timestamp():
-                kind, size = (MILLIS, 13) if field.format == "ms" else (DATE, 26)
-                self.add(kind, size, max(size, 16), field.null_share)
+                if field.format == "ms":
+                    self.add(programs.MOMENT, 16, field.null_share, 13)
+                else:
+                    self.add(programs.DATE, DATE_BYTES + 2, field.null_share, DATE_BYTES + 2, size=DATE_BYTES)
             case Uuid():
-                self.add(UUID, 38, 38, field.null_share)
+                self.add(programs.UUID, 38, field.null_share, 38)
             case Key():
-                self.add(KEY, 2, 2, field.null_share)
+                self.add(programs.KEY, 4, field.null_share, 2)
                 self.key_fields += 1
-
-    def choices(self, weighed: Sequence[tuple[bytes, int]], null_share: float) -> None:
-        weighed = [(text, weight) for text, weight in weighed if weight]
-        total = sum(weight for _, weight in weighed)
-        mean = sum(len(text) * weight for text, weight in weighed) / total
-        kind = PICK if len({weight for _, weight in weighed}) == 1 else CHOICE
-        self.add(kind, mean, max(len(text) for text, _ in weighed), null_share, choices=self.texts_of(weighed))
-
-    def texts_of(self, weighed: Sequence[tuple[bytes, int]]) -> tuple[tuple[int, int, int], ...]:
-        total, below, found = sum(weight for _, weight in weighed), 0, []
-        for text, weight in weighed:
-            below += weight
-            found.append(((below << 32) // total, len(self.texts), len(text)))
-            self.texts += text
-        return tuple(found)
 
 
 @lru_cache(maxsize=64)
@@ -330,8 +258,7 @@ def program(fields: tuple[Field, ...]) -> Program:
     """The program that writes one object with ``fields``."""
     writer = _Writer()
     writer.fields(fields)
-    writer.add(END, 0, 0, 0.0)
-    return Program(tuple(writer.steps), bytes(writer.texts), writer.mean, writer.most, writer.key_fields)
+    return writer.program()
 
 
 @lru_cache(maxsize=4)
@@ -355,14 +282,9 @@ def payload_program(content: str, draw: str | None) -> Program:
         weighed.append((found[2], int(found[1])))
     if not any(weight for _, weight in weighed):
         raise Wrong("has only weights of 0", "raise one")
-    writer = _Writer()
-    if draw == "turn":
-        sizes = [len(line) for line in lines]
-        writer.add(TURN, sum(sizes) / len(sizes), max(sizes), 0.0, choices=writer.texts_of(weighed))
-    else:
-        writer.choices(weighed, 0.0)
-    writer.add(END, 0, 0, 0.0)
-    return Program(tuple(writer.steps), bytes(writer.texts), writer.mean, writer.most, 0)
+    writer = Builder()
+    writer.choose(weighed, kind=programs.TURN if draw == "turn" else None)
+    return writer.program()
 
 
 def _quoted(text: str) -> bytes:

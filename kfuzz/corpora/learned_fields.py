@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import shake_128
 from typing import Any, Final
 
-from kfuzz.corpora.json_values import CHOICES_MAX, DEPTH_MAX
+from kfuzz.corpora.json_values import DEPTH_MAX
+from kfuzz.corpora.programs import CHOICES_MAX
 from kfuzz.corpora.quantities import LABEL, LABEL_MAX
 from kfuzz.corpora.words import WORDS
 from kfuzz.units import parse_moment

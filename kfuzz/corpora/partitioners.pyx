@@ -3,10 +3,11 @@
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kfuzz.corpora.draws cimport key_of, put_key, range_t, size_of_key, to_range
+from kfuzz.corpora.draws cimport cell, key_of, put_key, range_t, size_of_key, to_range
+from kfuzz.corpora.value_writer cimport ValueWriter, owner_t
 from kfuzz.wire.io.checksum cimport crc32_of
 
-from kfuzz.corpora.workload import HASHING, KEY_FORMS
+from kfuzz.corpora.workload import HASHING, KEY_FORMS, program_of
 
 cdef enum:
     # As in HASHING.
@@ -43,6 +44,34 @@ cdef inline int64_t place_of(int partitioner, const uint8_t *key, int64_t size, 
     return crc32_of(key, size) % partitions
 
 
+cdef class _Keys:
+    """Writes keys by their numbers."""
+    cdef ValueWriter writer
+    cdef uint64_t seed
+    cdef int form
+    cdef range_t sizes
+    cdef bytearray room
+    cdef uint8_t *key
+
+    def __cinit__(self, keys, uint64_t key_seed):
+        made = program_of(keys, keys)
+        self.writer = None if made is None else ValueWriter(made)
+        self.seed, self.form, self.sizes = key_seed, KEY_FORMS.index(keys.form), to_range(keys.size)
+        self.room = bytearray((keys.size.max if made is None else made.bytes_max) + 8)
+        self.key = <uint8_t *> PyByteArray_AS_STRING(self.room)
+
+    cdef int32_t write(self, uint64_t number) noexcept nogil:
+        """Write a key to ``key``; its size."""
+        cdef int32_t size
+        cdef owner_t owner
+        if self.writer is not None:
+            owner = owner_t(<int64_t> number, 0, 0, -1, 0)
+            return <int32_t> (self.writer.write(self.key, cell(self.seed, number), &owner) - self.key)
+        size = size_of_key(self.seed, number, &self.sizes)
+        put_key(self.key, self.form, key_of(self.seed, number, self.form), size)
+        return size
+
+
 def partition_of(str partitioner, bytes key not None, uint32_t partitions):
     found = place_of(HASHING.index(partitioner), <const uint8_t *> key, len(key), partitions)
     return None if found == ANYWHERE else found
@@ -51,25 +80,19 @@ def partition_of(str partitioner, bytes key not None, uint32_t partitions):
 def keys_by_partition(keys, uint64_t key_seed, uint32_t partitions):
     cdef uint32_t count = keys.cardinality
     cdef int partitioner = HASHING.index(keys.partitioner)
-    cdef int form = KEY_FORMS.index(keys.form)
-    cdef range_t sizes = to_range(keys.size)
+    cdef _Keys writer = _Keys(keys, key_seed)
     cdef bytearray made = bytearray(4 * count)
     cdef bytearray found = bytearray(4 * count)
     # A counting sort: first the number of keys of partition p at p + 2, in the end the place of the first one at p.
     cdef bytearray edges = bytearray(4 * (<int64_t> partitions + 2))
-    cdef bytearray room = bytearray(keys.size.max + 8)
-    cdef uint8_t *key = <uint8_t *> PyByteArray_AS_STRING(room)
     cdef uint32_t *order = <uint32_t *> PyByteArray_AS_STRING(made)
     cdef uint32_t *place = <uint32_t *> PyByteArray_AS_STRING(found)
     cdef uint32_t *edge = <uint32_t *> PyByteArray_AS_STRING(edges)
     cdef uint32_t at
-    cdef int32_t size
     cdef int64_t chosen
     with nogil:
         for at in range(count):
-            size = size_of_key(key_seed, at, &sizes)
-            put_key(key, form, key_of(key_seed, at, form), size)
-            chosen = place_of(partitioner, key, size, partitions)
+            chosen = place_of(partitioner, writer.key, writer.write(at), partitions)
             place[at] = at % partitions if chosen == ANYWHERE else <uint32_t> chosen
             edge[place[at] + 2] += 1
         for at in range(partitions):
@@ -81,15 +104,10 @@ def keys_by_partition(keys, uint64_t key_seed, uint32_t partitions):
 
 
 def key_bytes(keys, uint64_t key_seed, numbers):
-    cdef int form = KEY_FORMS.index(keys.form)
-    cdef range_t sizes = to_range(keys.size)
-    cdef bytearray room = bytearray(keys.size.max + 8)
-    cdef char *key = PyByteArray_AS_STRING(room)
-    cdef list made = []
-    cdef uint64_t number
+    cdef _Keys writer = _Keys(keys, key_seed)
     cdef int32_t size
+    cdef list made = []
     for number in numbers:
-        size = size_of_key(key_seed, number, &sizes)
-        put_key(<uint8_t *> key, form, key_of(key_seed, number, form), size)
-        made.append(key[:size])
+        size = writer.write(number)
+        made.append((<char *> writer.key)[:size])
     return made

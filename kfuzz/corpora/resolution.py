@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from kfuzz.corpora.hostile import hostile_digest, hostile_vectors
 from kfuzz.corpora.layout import WORKLOAD
@@ -27,10 +28,12 @@ from kfuzz.corpora.workload import (
     Timestamps,
     Topic,
     Transactions,
+    Values,
     Workload,
     parse,
 )
 from kfuzz.errors import UsageError
+from kfuzz.schemas import Schema, Store
 from kfuzz.storage import Target
 from kfuzz.units import relative_ms
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
@@ -71,6 +74,26 @@ def held(out: Target) -> Workload | None:
         return None if text is None else parse(text.decode(), f"{out}/{WORKLOAD}")
     except (UsageError, UnicodeDecodeError):
         return None
+
+
+def held_schemas(path: str) -> list[Store | Schema]:
+    """The schemas of the corpus that a partition or a segment at ``path`` belongs to; none if there is no corpus."""
+    place = Path(path).absolute()
+    folder = next((one for one in (place, *place.parents[:2]) if (one / WORKLOAD).is_file()), None)
+    workload = None if folder is None else held(Target.of(folder))
+    store = Store(f"{folder}/{WORKLOAD}")
+    alone: list[Store | Schema] = []
+    for side in (side for topic in (workload.topics if workload else ()) for side in (topic.keys, topic.values)):
+        if side.schema is None:
+            continue
+        *references, (_, text) = side.texts
+        store.versions.update({(name, 1): Schema(side.schema_kind, one) for name, one in references})
+        schema = Schema(side.schema_kind, text, tuple((name, name, 1) for name, _ in references), side.schema)
+        if side.schema_id is None:
+            alone += [schema] if isinstance(side, Values) and not references else []
+        else:
+            store.ids[side.schema_id] = schema
+    return [store] if store.ids else alone[: len(alone) == 1]
 
 
 def _as_begun(topic: Topic, before: Topic) -> Topic:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from kfuzz.corpora.clock import first_units
 from kfuzz.corpora.distributions import (
+    HOT_KEYS,
     Distribution,
     Numbers,
     alike_share,
@@ -38,8 +39,9 @@ from kfuzz.corpora.layout import STATISTICS, WORKLOAD
 from kfuzz.corpora.partition_keys import own_keys
 from kfuzz.corpora.partitioners import key_bytes, partition_of
 from kfuzz.corpora.plan import Segment
+from kfuzz.corpora.schemed import decoder_of
 from kfuzz.corpora.verification import Corpus, Problem
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Topic
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Keys, Topic, Values
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
@@ -48,6 +50,7 @@ from kfuzz.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
 from kfuzz.logs.segments import batch_bytes
 from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
+from kfuzz.schemas.values import Side
 
 FORMAT: Final = "kfuzz-statistics/1"
 # The probability that a right corpus is said to be wrong.
@@ -58,6 +61,8 @@ CHECKS_PER_TOPIC: Final = 24
 SAMPLE_BYTES: Final = 256 << 20
 # Probabilities are exact up to 32 random bits and the rounding of floating point.
 ROUNDING: Final = 1e-9
+# So many keys and values of a topic are decoded by their schemas.
+DECODED: Final = 20_000
 BATCHES_MOST: Final = 1 << 32
 LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
 # Settings for segments that have only an old format.
@@ -305,9 +310,10 @@ def _count_records(
     has_key = key_sizes >= 0
     keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
     sample.keyed[segment.partition] += len(keys)
-    sizes, asked = key_sizes[has_key], topic.keys.size
-    wrong = ~np.isin(sizes, [one for one, _ in asked.weights]) if asked.weights else (sizes < asked.min)
-    sample.see("keys.size", wrong | (sizes > asked.max))
+    if topic.keys.schema is None:
+        sizes, asked = key_sizes[has_key], topic.keys.size
+        wrong = ~np.isin(sizes, [one for one, _ in asked.weights]) if asked.weights else (sizes < asked.min)
+        sample.see("keys.size", wrong | (sizes > asked.max))
     if (name := topic.keys.partitioner) in HASHING:
         found = (partition_of(name, key or b"", topic.partitions) for key in keys.unique().to_pylist())
         sample.see("keys.partitioner", np.array([one not in (None, segment.partition) for one in found], np.bool_))
@@ -325,9 +331,22 @@ def _count_records(
     sample.values_without_key.append(value_sizes[~has_key])
     headers: Any = chosen.column("headers")
     is_new = np.repeat(heads.is_new[~control], counts[~control])
-    sample.header_counts.append(np.diff(headers.offsets.to_numpy()).astype(np.int64)[is_new])
-    inner = headers.flatten().field("value")
-    sample.header_sizes.append(beginnings(inner, np.arange(len(inner)))[0].astype(np.int64))
+    counts_of = np.diff(headers.offsets.to_numpy()).astype(np.int64)
+    inner = headers.flatten()
+    own = np.ones(len(inner), np.bool_)
+    side: Side
+    for side, kind, there in (("key", topic.keys, has_key), ("value", topic.values, value_sizes >= 0)):
+        if kind.schema:
+            _decode(kind, side, chosen.column(side), sample)
+        if (header := kind.header(side)) is not None:
+            ours = _equal(inner.field("key"), header[0]) & _equal(inner.field("value"), header[1])
+            sample.see(
+                f"{side}s.framing", np.bincount(np.repeat(everything, counts_of)[ours], minlength=len(rows)) != there
+            )
+            own &= ~ours
+    sizes_of = beginnings(inner.field("value"), np.arange(len(inner)))[0].astype(np.int64)
+    sample.header_sizes.append(sizes_of[own])
+    sample.header_counts.append(np.bincount(np.repeat(everything, counts_of)[own], minlength=len(rows))[is_new])
     times: Any = chosen.column("timestamp")
     if topic.timestamps.type == "create":
         # Messages of magic 0 have no timestamp.
@@ -340,6 +359,30 @@ def _count_records(
         commits = int(marks[:, 3].sum())
         sample.ends[0] += len(marks) - commits
         sample.ends[1] += commits
+
+
+def _equal(column: pa.Array[Any], data: bytes) -> npt.NDArray[np.bool_]:
+    compute: Any = pc
+    found = compute.fill_null(compute.equal(column.cast(pa.binary()), pa.scalar(data, pa.binary())), False)
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _decode(kind: Keys | Values, side: str, column: pa.Array[Any], sample: _Sample) -> None:
+    """Decode some keys or values by a kept library, and compare them with their schema and its framing."""
+    name = f"{side}s.schema"
+    left = DECODED - sample.exact.get(name, (0, 0))[0]
+    given = [data for data in column[: max(0, left)].to_pylist() if data is not None]
+    decode, prefix = decoder_of(kind), kind.prefix
+    indexes = b"" if prefix else kind.indexes or b"\0"
+    wrong = np.zeros(len(given), np.bool_)
+    for at, data in enumerate(given):
+        try:
+            wrong[at] = not data.startswith(prefix)
+            decode(data, len(prefix), indexes)
+        # A library may raise anything for bytes that do not fit.
+        except Exception:
+            wrong[at] = True
+    sample.see(name, wrong)
 
 
 def _count_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:
@@ -416,7 +459,7 @@ def _values(sample: _Sample) -> Iterator[Check]:
     if len(without):
         yield sample.share("values.null_share", int((without < 0).sum()), len(without), nulls)
     everything = np.concatenate([with_key, without]) if values.tombstone_share else without
-    # The fields decide the size of JSON.
+    # The fields decide the size.
     if not values.is_written:
         yield sample.spread("values.size", everything[everything >= 0], drawn(values.size))
 
@@ -480,17 +523,21 @@ def _keys(sample: _Sample) -> Iterator[Check]:
     found = pa.chunked_array(sample.keys)
     log = math.log(4 / sample.alarm)
     own = own_shares(topic, sample.key_seed, sample.keyed) if keys.partitioner in HASHING else []
-    mean, slack = different_keys(keys, count, own)
-    # Different keys may have equal letters. Two things are random: the keys and their letters.
-    seen = min(count, keys.cardinality)
-    alike = seen * (seen - 1) / 2 * alike_share(keys)
-    letters = alike + math.sqrt(seen * log / 2) if alike > sample.alarm / 2 else 0.0
-    bound = slack + math.sqrt(count * log / 2) + letters
-    yield Check(topic.name, "keys.cardinality", count, mean, float(compute.count_distinct(found).as_py()), bound)
-    if keys.size.weights and alike <= sample.alarm / 2:
-        # Each key's size is drawn once.
-        sizes = compute.binary_length(found.unique()).to_numpy().astype(np.int64)
-        yield sample.spread("keys.size", sizes, drawn(keys.size))
+    if keys.schema is None:
+        mean, slack = different_keys(keys, count, own)
+        # Different keys may have equal letters. Two things are random: the keys and their letters.
+        seen = min(count, keys.cardinality)
+        alike = seen * (seen - 1) / 2 * alike_share(keys)
+        letters = alike + math.sqrt(seen * log / 2) if alike > sample.alarm / 2 else 0.0
+        bound = slack + math.sqrt(count * log / 2) + letters
+        yield Check(topic.name, "keys.cardinality", count, mean, float(compute.count_distinct(found).as_py()), bound)
+        if keys.size.weights and alike <= sample.alarm / 2:
+            # Each key's size is drawn once.
+            sizes = compute.binary_length(found.unique()).to_numpy().astype(np.int64)
+            yield sample.spread("keys.size", sizes, drawn(keys.size))
+    elif keys.cardinality > HOT_KEYS:
+        # Any other key may have the bytes of one of the first, for all that is known here.
+        return
     hot = hot_keys(keys, sample.key_seed, own)
     ranks = compute.fill_null(compute.index_in(found, value_set=hot.keys), len(hot.keys)).to_numpy()
     ours = np.cumsum(np.bincount(ranks, minlength=len(hot.keys) + 1)[:-1]) / count

@@ -38,11 +38,11 @@ from kfuzz.corpora.fills cimport (
     fill_mixed,
     fill_text,
 )
-from kfuzz.corpora.json_writer cimport JsonWriter
 from kfuzz.corpora.messages cimport message_fields, put_message, put_message_crc, size_of_message
 from kfuzz.corpora.ranks cimport to_zipf, zipf_place, zipf_rank, zipf_t
 from kfuzz.corpora.ticks cimport free_ticks, rate_of, set_ticks, ticks_t, turn_pieces, turn_to
 from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
+from kfuzz.corpora.value_writer cimport ValueWriter, owner_t
 from kfuzz.wire.io.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
 from kfuzz.wire.io.format cimport (
     AT_ATTRIBUTES,
@@ -60,7 +60,16 @@ from kfuzz.wire.io.format cimport (
 )
 from kfuzz.wire.io.pack cimport free_packer, pack, packed_bound, packer_t
 from kfuzz.wire.io.scratch cimport Scratch, out_t, reserve
-from kfuzz.wire.io.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
+from kfuzz.wire.io.sink cimport (
+    put_bytes,
+    put_int8,
+    put_int16,
+    put_int32,
+    put_int64,
+    put_varlong,
+    size_of_varlong,
+    span_t,
+)
 from kfuzz.wire.io.splitmix cimport mix
 from kfuzz.wire.records.record_batch cimport header_t, put_header
 
@@ -71,7 +80,7 @@ from kfuzz.corpora import zipf
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.partition_keys import own_keys, zipf_of
-from kfuzz.corpora.plan import value_bytes_max
+from kfuzz.corpora.plan import sizes_of
 from kfuzz.corpora.workload import HASHING, KEY_FORMS, program_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
@@ -112,21 +121,31 @@ cdef struct record_t:
     int64_t timestamp
     int64_t body
     int64_t delta                # the offset in the batch
-    int64_t json_at              # of a JSON value, in the values of this batch
+    int64_t value_at             # of a value with fields or a schema, in the values of this batch
+    int64_t key_at               # of a key with a schema, in the keys of this batch
     int32_t key_size
     int32_t value_size
     int32_t header_count
 
 
-@lru_cache(maxsize=8)
-def writer_of(values):
-    """The writer of these values; it holds nothing of a segment."""
-    return JsonWriter(program_of(values))
+@lru_cache(maxsize=16)
+def writer_of(side, keys):
+    """The writer of these values or keys, or None; it holds nothing of a segment."""
+    made = program_of(side, keys)
+    return None if made is None else ValueWriter(made)
 
 
 cdef inline int64_t size_of_small(int64_t value) noexcept nogil:
     """The size of a varlong that is mostly small and seldom changes its size."""
     return 1 if 0 <= value < 64 else 2 if 0 <= value < 8192 else size_of_varlong(value)
+
+
+cdef inline int32_t add_to(out_t *made, ValueWriter writer, uint64_t seed, const owner_t *owner,
+                           int64_t *at) noexcept nogil:
+    """Write a value or a key after those in ``made``; returns its size."""
+    at[0] = made.p - made.start
+    made.p = writer.write(made.p, seed, owner)
+    return <int32_t> (made.p - made.start - at[0])
 
 
 cdef uint8_t *more_of(out_t *out, int64_t size) except NULL nogil:
@@ -163,17 +182,22 @@ cdef class Synthesiser(Writers):
     # The number of keys to draw from.
     cdef uint64_t key_count
     cdef uint64_t key_nulls, value_nulls, tombstones, header_share
+    # Headers with the ids of schemas, as they are written: of keys and of values that are not null.
+    cdef bytes id_headers
+    cdef span_t key_header, value_header
+    cdef bint has_headers
     cdef int key_kind, key_form
     cdef object zipf_table
     cdef zipf_t zipf
     cdef bint text, log_append
-    # JSON values of one batch, one after the other: written before the batch, because their sizes are not known before.
-    cdef bint is_json
+    cdef bint is_written
     # For values with a compression ratio: fresh bytes per period, for each codec and for this batch.
     cdef int64_t[CODEC_COUNT] fresh_bytes
     cdef int64_t fresh, period
-    cdef JsonWriter json
-    cdef Scratch json_values
+    # The values and keys of one batch that a program writes, one after the other: before the batch, because their sizes
+    # are not known before.
+    cdef ValueWriter value_writer, key_writer
+    cdef Scratch made_values, made_keys
     cdef bint cleaned
     cdef uint64_t keep
     cdef int64_t horizon, base_timestamp
@@ -237,6 +261,9 @@ cdef class Synthesiser(Writers):
             self.zipf_table = (zipf.table_of(topic.keys.cardinality, topic.keys.exponent) if self.own is None else
                                zipf_of(topic.keys, self.key_seed, self.partitions, self.partition))
             self.zipf = to_zipf(self.zipf_table)
+        if (writer := writer_of(topic.keys, topic.keys)) is not None:
+            self.key_writer, self.made_keys = writer, Scratch.__new__(Scratch)
+            reserve(&self.made_keys.out, topic.batches.records.max * sizes_of(topic.keys, topic.keys)[1] + 8)
         self.key_nulls = threshold(topic.keys.null_share)
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
@@ -246,12 +273,17 @@ cdef class Synthesiser(Writers):
             self.fresh_bytes[i] = -1
         if topic.values.ratio:
             self.set_fresh(topic)
-        if topic.values.is_written:
-            self.is_json = True
-            self.json = writer_of(topic.values)
-            self.json_values = Scratch.__new__(Scratch)
-            reserve(&self.json_values.out, topic.batches.records.max * value_bytes_max(topic) + 8)
+        if (writer := writer_of(topic.values, topic.keys)) is not None:
+            self.is_written = True
+            self.value_writer, self.made_values = writer, Scratch.__new__(Scratch)
+            reserve(&self.made_values.out, topic.batches.records.max * sizes_of(topic.values, topic.keys)[1] + 8)
         self.header_share = threshold(topic.headers.share)
+        keys = topic.keys.header_bytes("key")
+        self.id_headers = keys + topic.values.header_bytes("value")
+        self.key_header.p, self.key_header.n = <const uint8_t *> PyBytes_AS_STRING(self.id_headers), len(keys)
+        self.value_header.p = self.key_header.p + self.key_header.n
+        self.value_header.n = len(self.id_headers) - self.key_header.n
+        self.has_headers = self.header_share != 0 or len(self.id_headers) > 0
         self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
         self.codecs, self.legacy_codecs = (
             to_codecs([(CODECS.index(name), weight) for name, weight in given])
@@ -346,15 +378,18 @@ cdef class Synthesiser(Writers):
         cdef range_t key_size = self.key_size
         cdef uint64_t key_seed = self.key_seed
         cdef uint64_t key_count = self.key_count
-        cdef bint is_plain = self.key_kind == KEYS_UNIFORM and self.key_form == KEY_LETTERS and self.own_keys == NULL
+        cdef bint is_plain = (self.key_kind == KEYS_UNIFORM and self.key_form == KEY_LETTERS and self.own_keys == NULL
+                              and self.key_writer is None)
         cdef bint has_times = self.jitter_ms != 0 or self.late_share != 0
-        cdef bint has_headers = self.header_share != 0
-        cdef bint is_json = self.is_json
+        cdef bint has_headers = self.has_headers
+        cdef bint is_written = self.is_written
         cdef record_t *r = self.drawn
         now_ms = turn_to(&self.clock, self.offset)
         units, rate, piece_end_ms = self.clock.units, rate_of(&self.clock), self.clock.piece_end_ms
-        if is_json:
-            self.json_values.out.p = self.json_values.out.start
+        if is_written:
+            self.made_values.out.p = self.made_values.out.start
+        if self.key_writer is not None:
+            self.made_keys.out.p = self.made_keys.out.start
         for i in range(count):
             if i != 0:
                 r += 1
@@ -375,8 +410,8 @@ cdef class Synthesiser(Writers):
             r.timestamp = now_ms
             if has_times:
                 r.timestamp += self.measure_time(r)
-            if is_json and r.value_size >= 0:
-                self.write_json(r, i)
+            if is_written and r.value_size >= 0:
+                self.write_value(r, i)
             # As in turn_to(), which would load and store all of this for each record.
             units += units_per_offset
             if units >= rate:
@@ -409,14 +444,10 @@ cdef class Synthesiser(Writers):
         self.clock.ms, self.clock.units = now_ms, units
         return total
 
-    cdef inline void write_json(self, record_t *r, int64_t i) noexcept nogil:
+    cdef inline void write_value(self, record_t *r, int64_t i) noexcept nogil:
         """Write the value of the batch's record ``i`` after those before it."""
-        cdef uint8_t *start = self.json_values.out.p
-        cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), self.offset + i, r.timestamp, r.key,
-                                            r.key_size, self.key_form)
-        r.value_size = <int32_t> (end - start)
-        r.json_at = start - self.json_values.out.start
-        self.json_values.out.p = end
+        cdef owner_t owner = owner_t(self.offset + i, r.timestamp, r.key, r.key_size, self.key_form)
+        r.value_size = add_to(&self.made_values.out, self.value_writer, cell(r.seed, DRAW_FIELDS), &owner, &r.value_at)
 
     cdef int64_t measure_time(self, record_t *r) noexcept nogil:
         """The ms that jitter and lateness add to a record's timestamp."""
@@ -445,31 +476,46 @@ cdef class Synthesiser(Writers):
             at = (at * self.partitions + self.partition if own == NULL else at) % self.key_count
         if own != NULL:
             at = own[at]
+        if self.key_writer is not None:
+            self.write_key(r, <int64_t> at)
+            return
         r.key = key_of(self.key_seed, at, self.key_form)
         r.key_size = size_of_key(self.key_seed, at, &self.key_size)
+
+    cdef void write_key(self, record_t *r, int64_t number) noexcept nogil:
+        """Write the key with this number by its schema, after those before it. It depends on nothing else."""
+        cdef owner_t owner = owner_t(number, 0, 0, -1, KEY_LETTERS)
+        r.key_size = add_to(&self.made_keys.out, self.key_writer, key_of(self.key_seed, number, KEY_LETTERS), &owner,
+                            &r.key_at)
 
     cdef int64_t measure_headers(self, record_t *r) noexcept nogil:
         cdef uint64_t u
         cdef int64_t total = 0
         cdef int64_t size
         cdef int32_t k
+        cdef int32_t others = 0
+        if r.key_size >= 0 and self.key_header.n > 0:
+            others, total = 1, self.key_header.n
+        if r.value_size >= 0 and self.value_header.n > 0:
+            others, total = others + 1, total + self.value_header.n
         u = cell(r.seed, DRAW_HEADERS)
         if low(u) < self.header_share:
             r.header_count = <int32_t> draw(&self.header_count, high(u))
         for k in range(r.header_count):
             size = draw(&self.header_size, low(cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)))
             total += 1 + HEADER_NAME_BYTES + size_of_varlong(size) + size
+        r.header_count += others
         return size_of_varlong(r.header_count) + total
 
     cdef inline void fill_payload(self, uint8_t *p, int64_t n) noexcept nogil:
         cdef uint64_t seed = mix(~self.batch_seed)
-        if self.is_json and self.header_share == 0:
+        if self.is_written and self.header_share == 0:
             # Every byte will be written by the framing.
             return
         if self.fresh >= 0:
             fill_mixed(p, n, seed, self.period, self.fresh * self.period // FRESH_PERIOD,
                        self.phrase_bytes if self.text else NULL)
-        elif self.text or self.is_json:
+        elif self.text or self.is_written:
             fill_text(p, n, seed, self.phrase_bytes)
         else:
             fill_fresh(p, n, seed, False)
@@ -499,8 +545,15 @@ cdef class Synthesiser(Writers):
         cdef int64_t size
         cdef int32_t k
         cdef uint64_t u
-        p = put_varlong(p, r.header_count)
-        for k in range(r.header_count):
+        cdef int32_t count = r.header_count
+        p = put_varlong(p, count)
+        if r.key_size >= 0 and self.key_header.n > 0:
+            p = put_bytes(p, self.key_header.p, self.key_header.n)
+            count -= 1
+        if r.value_size >= 0 and self.value_header.n > 0:
+            p = put_bytes(p, self.value_header.p, self.value_header.n)
+            count -= 1
+        for k in range(count):
             u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
             size = draw(&self.header_size, low(u))
             p = put_varlong(p, HEADER_NAME_BYTES)
@@ -513,13 +566,15 @@ cdef class Synthesiser(Writers):
         """Skip a filled value, or copy a JSON value."""
         if r.value_size <= 0:
             return p
-        if self.is_json:
-            memcpy(p, self.json_values.out.start + r.json_at, <size_t> r.value_size)
+        if self.is_written:
+            memcpy(p, self.made_values.out.start + r.value_at, <size_t> r.value_size)
         return p + r.value_size
 
     cdef inline uint8_t *put_key_exactly(self, uint8_t *p, const record_t *r) noexcept nogil:
         """Like ``put_key``, but restores the filled bytes after the key that ``put_key`` may overwrite."""
         cdef uint64_t beyond
+        if self.key_writer is not None:
+            return put_bytes(p, self.made_keys.out.start + r.key_at, r.key_size)
         if self.key_form != KEY_LETTERS:
             return put_key(p, self.key_form, r.key, r.key_size)
         memcpy(&beyond, p + r.key_size, 8)

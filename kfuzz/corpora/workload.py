@@ -14,18 +14,12 @@ import json
 import re
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from kfuzz.corpora.json_values import (
-    JSON_FIELDS,
-    Field,
-    Program,
-    check_fields,
-    field_definitions,
-    payload_program,
-    program,
-)
+from kfuzz.corpora import json_values, schemed
+from kfuzz.corpora.json_values import JSON_FIELDS, Field, check_fields, field_definitions
 from kfuzz.corpora.own_things import KINDS, Things, check_own
+from kfuzz.corpora.programs import Program
 from kfuzz.corpora.quantities import (
     LATER,
     MOMENT,
@@ -38,10 +32,11 @@ from kfuzz.corpora.quantities import (
     ranged,
     weights,
 )
+from kfuzz.corpora.shaping import DRAWN, FIELDS_DRAWN, FieldsDrawn, Schemed
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, read_bytes
-from kfuzz.forms import TEXT, Form, ListOf, Wrong, choice, integer, matching, number, table_of
+from kfuzz.forms import TEXT, Either, Form, ListOf, Wrong, choice, integer, matching, number, table_of
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
 from kfuzz.units import GIB, KIB, MIB, show_size
 
@@ -110,8 +105,8 @@ TOPIC_NAME = Form(
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """Record keys: ``cardinality`` different keys, of ``size`` bytes each.
+class Keys(Schemed):
+    """Record keys: ``cardinality`` different keys, of ``size`` bytes each, or as a ``schema`` says.
 
     ``zipf`` makes some of them hot: the share of the n-th key is proportional to n to the power of -``exponent``.
     ``sequential`` keys are decimal numbers that rise with the offset. With a ``type``, a key is what Kafka's serialiser
@@ -125,6 +120,7 @@ class Keys:
     null_share: Share = 0.0
     type: Annotated[str | None, choice(*KEY_TYPES)] = None
     partitioner: Annotated[str | None, choice(*PARTITIONERS)] = None
+    fields: Annotated[FieldsDrawn, FIELDS_DRAWN] = ()
 
     def __post_init__(self) -> None:
         if self.type is not None:
@@ -144,14 +140,20 @@ class Keys:
         digits = len(str(self.cardinality - 1)) - 2
         return Range(digits, digits) if self.type in ("int", "long") else self.size
 
+    @property
+    def in_fields(self) -> Range:
+        """The size of a key as a text in a field of a schema; -1 if that is not possible."""
+        return Range(-1, -1) if self.schema or self.type in ("int", "long") else self.size
+
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Values(Schemed):
     """Record values: ``random`` bytes do not compress, ``text`` does; ``json`` is an object with ``fields``.
 
     ``file`` has a value in each line; its path counts from the workload's folder. ``content`` is that file in base 64,
     which kfuzz reads itself. ``draw`` chooses lines by the ``weight`` before a tab or in ``turn``, otherwise evenly.
 
+    With a ``schema``, ``fields`` says how those of the schema are drawn.
     With a ``ratio``, random bytes and text repeat themselves just so much that the codec reaches that ratio.
     ``fresh_bytes`` says how much: the number of bytes in each 512 that repeat nothing. kfuzz finds it by measurement.
     Tombstones are null values of records with a key; ``null_share`` counts all records.
@@ -159,7 +161,7 @@ class Values:
 
     size: Annotated[Range, ranged(0, 8 * MIB)] = Range(100, 100)
     kind: Annotated[str, choice("random", "text", "json", "file")] = "random"
-    fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
+    fields: Annotated[tuple[Field, ...] | FieldsDrawn, Either(JSON_FIELDS, FIELDS_DRAWN, written=list)] = ()
     ratio: Annotated[float, number(0, RATIO_MAX, places=2)] = 0.0
     fresh_bytes: Annotated[Weights, numbers(CODECS, 0, FRESH_PERIOD_BYTES)] = ()
     tombstone_share: Share = 0.0
@@ -171,12 +173,18 @@ class Values:
     @property
     def is_written(self) -> bool:
         """Whether a program writes each value, so that sizes come from it."""
-        return self.kind in ("json", "file")
+        return self.schema is not None or self.kind in ("json", "file")
 
 
-def program_of(values: Values) -> Program:
-    """The program that writes these values, if :attr:`Values.is_written`."""
-    return program(values.fields) if values.kind == "json" else payload_program(values.content or "", values.draw)
+def program_of(side: Keys | Values, keys: Keys) -> Program | None:
+    """The program that writes these values or keys of records with ``keys``; None if they have only sizes."""
+    if side.schema:
+        return schemed.program(side, keys.in_fields)
+    if isinstance(side, Keys) or not side.is_written:
+        return None
+    if side.kind == "json":
+        return json_values.program(cast("tuple[Field, ...]", side.fields))
+    return json_values.payload_program(side.content or "", side.draw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,14 +384,11 @@ def load(path: str | Path) -> Workload:
 def parse(text: str, name: str, folder: Path | None = None) -> Workload:
     """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name.
 
-    The files that it names are in ``folder``.
+    The files that it names are in ``folder``; None if the text holds their contents.
     """
     # A corpus keeps its workload with every default and all payloads, far larger than the file of a person.
     workload = read(load_toml(text, name, remedy="correct it there", bytes_max=128 * TOML_BYTES_MAX), name)
-    topics = [
-        replace(topic, values=_with_content(topic.values, f"{name}: topics[{at}].values", folder))
-        for at, topic in enumerate(workload.topics)
-    ]
+    topics = [_with_files(topic, f"{name}: topics[{at}]", folder) for at, topic in enumerate(workload.topics)]
     if sum(len(topic.values.content or "") for topic in topics) > PAYLOAD_BYTES_MAX * 4 // 3 + len(topics) * 4:
         raise UsageError(f"{name}: the files of values have more than {show_size(PAYLOAD_BYTES_MAX)}; give less")
     workload = replace(workload, topics=tuple(topics))
@@ -430,6 +435,18 @@ def _with_content(values: Values, place: str, folder: Path | None) -> Values:
     return replace(values, kind="file", file=None, content=base64.b64encode(data).decode())
 
 
+def _with_files(topic: Topic, place: str, folder: Path | None) -> Topic:
+    """The topic with the contents of its files; its schemas are compiled."""
+    keys = schemed.loaded(topic.keys, folder, f"{place}.keys")
+    values = schemed.loaded(_with_content(topic.values, f"{place}.values", folder), folder, f"{place}.values")
+    for name, side in (("keys", keys), ("values", values)):
+        if side.framed == "confluent-header" and topic.legacy != Legacy():
+            raise UsageError(f"{place}.{name}.framing needs headers, which old formats lack; remove legacy")
+        if side.schema:
+            schemed.check(side, keys.in_fields, f"{place}.{name}")
+    return replace(topic, keys=keys, values=values)
+
+
 def _check_shares(topic: Topic, place: str) -> None:
     shares = topic.producers.share + topic.transactions.share + topic.legacy.magic0 + topic.legacy.magic1
     shares += topic.adversarial.share
@@ -446,13 +463,15 @@ def _check_keys(keys: Keys, place: str) -> None:
         raise UsageError(
             f'{place}.exponent is {keys.exponent}, but keys.kind is "{keys.kind}"; choose the kind "zipf" or remove it'
         )
+    if keys.schema and (keys.size != Keys().size or keys.type):
+        raise UsageError(f"{place} has a schema, which decides size and type; remove those")
     digits = len(str(keys.cardinality - 1))
     if keys.type == "int" and keys.cardinality > INT32_MAX + 1:
         raise UsageError(
             f'{place}.cardinality is {keys.cardinality}, but there are {INT32_MAX + 1} keys of the type "int"; lower '
             'it, or choose the type "long"'
         )
-    if keys.form == "digits" and keys.size.min < digits:
+    if keys.form == "digits" and not keys.schema and keys.size.min < digits:
         raise UsageError(
             f"{place}.size is at least {keys.size.min} B, but sequential keys up to {keys.cardinality - 1} need "
             f"{digits} digits; raise size or lower cardinality"
@@ -463,7 +482,8 @@ def _check_partitioner(topic: Topic, place: str) -> None:
     keys = topic.keys
     if keys.partitioner not in HASHING:
         return
-    size = int(keys.cardinality * keys.size.mean)
+    made = program_of(keys, keys)
+    size = int(keys.cardinality * (made.bytes_mean if made else keys.size.mean))
     if keys.cardinality > OWN_KEYS_MAX or size > OWN_KEYS_BYTES_MAX:
         raise UsageError(
             f"{place}.partitioner {keys.partitioner} needs a table of all keys, at most {OWN_KEYS_MAX} of together "
@@ -494,19 +514,23 @@ def _check_values(values: Values, place: str) -> None:
             f"{place}.tombstone_share and null_share add up to {values.tombstone_share + values.null_share:.10g}; "
             "lower one of them until the sum is at most 1"
         )
-    if values.kind == "file":
-        try:
-            program_of(values)
-        except Wrong as wrong:
-            raise UsageError(wrong.sentence(f"{place}.file")) from None
-    elif values.draw or values.content:
-        raise UsageError(f"{place}.draw is about the lines of a file; name it with file, or remove draw and content")
+    if values.schema:
+        if (values.kind, values.size, values.ratio) != (Values().kind, Values().size, 0):
+            raise UsageError(f"{place} has a schema, which decides kind, size and ratio; remove those")
+        return
     if values.is_written and values.size != Values().size:
         raise UsageError(f"{place}.size does not apply to {values.kind} values, which have their own sizes; remove it")
+    if values.kind != "file" and (values.draw or values.content):
+        raise UsageError(f"{place}.draw is about the lines of a file; name it with file, or remove draw and content")
     if values.kind == "json":
         if not values.fields:
             raise UsageError(f'{place}.fields is empty; list fields, such as {{ name = "id", type = "counter" }}')
-        check_fields(values.fields, f"{place}.fields")
+        check_fields(cast("tuple[Field, ...]", values.fields), f"{place}.fields")
+    if values.is_written:
+        try:
+            program_of(values, Keys())
+        except Wrong as wrong:
+            raise UsageError(wrong.sentence(f"{place}.{'fields' if values.fields else 'file'}")) from None
     elif values.fields:
         raise UsageError(f'{place}.fields needs the kind "json", not "{values.kind}"; set kind or remove fields')
 
@@ -575,7 +599,7 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A workload of kfuzz",
         **table_of(Workload).schema,
-        "$defs": field_definitions(),
+        "$defs": {**field_definitions(), "drawn": DRAWN.schema},
     }
 
 
@@ -618,12 +642,12 @@ def _toml(value: object) -> str:
     if is_dataclass(value):
         return "{ " + ", ".join(f"{name} = {_toml(inner)}" for name, inner in _items(value)) + " }"
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return "{ " + ", ".join(f"{_name(name)} = {weight}" for name, weight in value) + " }"
+        return "{ " + ", ".join(f"{_name(name)} = {_toml(inner)}" for name, inner in value) + " }"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):
-        # Texts are printable, and TOML's escapes for those are JSON's.
-        return json.dumps(value, ensure_ascii=False)
+        # TOML's escapes are JSON's, except that it wants one for DEL.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value).lower() if isinstance(value, bool) else repr(value)
 
 

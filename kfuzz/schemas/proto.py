@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 from kfuzz.errors import UsageError
 from kfuzz.schemas.plain import encode
 from kfuzz.text import foreign_text
-from kfuzz.wire.io.cursor import uvarint_of
+from kfuzz.wire.io.cursor import uvarint, uvarint_of
 
 COMPILER: Final = "grpc_tools"
 COMPILE_S: Final = 30
@@ -40,20 +40,17 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
     Message indexes before the value say which message it is, by the places of its declarations. The function's third
     argument has them instead if they are elsewhere. Apicurio's serializer writes the name of a message in their place.
     """
-    files = _compiled(text, references, name)
-    pool = DescriptorPool()
-    for file in files:
-        pool.Add(file)
-    package = files[-1].package and f"{files[-1].package}."
+    file, pool = _compiled(text, tuple(references), name)
+    package = file.package and f"{file.package}."
 
     @cache
     def class_of(first: int, *inner: int) -> Any:
-        found = pool.FindMessageTypeByName(package + files[-1].message_type[first].name)
+        found = pool.FindMessageTypeByName(package + file.message_type[first].name)
         for index in inner:
             found = found.nested_types[index]
         return GetMessageClass(found)
 
-    by_name = {one.name.encode(): number for number, one in enumerate(files[-1].message_type)}
+    by_name = {one.name.encode(): number for number, one in enumerate(file.message_type)}
 
     def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
         if (found := _named(data, at, by_name)) is None:
@@ -65,8 +62,29 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
     return decode
 
 
-def _compiled(text: str, references: Iterable[tuple[str, str]], name: str) -> list[Any]:
-    """The descriptors of the files that ``text`` needs, and at last its own."""
+def chosen(text: str, references: Iterable[tuple[str, str]], name: str, message: str | None) -> tuple[Any, bytes]:
+    """The descriptor of a message, by default the first, and its message indexes as Confluent's serializer writes them.
+
+    A message inside another one is named by both, with a point between them. ``UsageError`` as for a decoder.
+    """
+    file, pool = _compiled(text, tuple(references), name)
+    wanted = message.removeprefix(f"{file.package}.") if message else ""
+    inner, path = file.message_type, []
+    for part in wanted.split("."):
+        at = next((at for at, one in enumerate(inner) if part in ("", one.name)), -1)
+        if at < 0:
+            raise UsageError(f"{name} has no message {message or 'at all'}; name one of its own")
+        path.append((at, inner[at].name))
+        inner = inner[at].nested_type
+    found = pool.FindMessageTypeByName(".".join(filter(None, (file.package, *(one for _, one in path)))))
+    numbers = [at for at, _ in path]
+    data = b"" if numbers == [0] else uvarint(2 * len(numbers))
+    return found, data + b"".join(uvarint(2 * at) for at in numbers)
+
+
+@lru_cache(maxsize=16)
+def _compiled(text: str, references: tuple[tuple[str, str], ...], name: str) -> tuple[Any, DescriptorPool]:
+    """The descriptor of the file, and a pool with all that it needs."""
     if find_spec(COMPILER) is None:
         raise UsageError("Protobuf schemas need grpcio-tools; pip install 'kfuzz[schemas]'")
     with tempfile.TemporaryDirectory(prefix="kfuzz-proto-") as folder:
@@ -90,7 +108,11 @@ def _compiled(text: str, references: Iterable[tuple[str, str]], name: str) -> li
             raise UsageError(
                 f"{name} is not a Protobuf schema: {foreign_text('; '.join(wrong), bytes_max=REASON_BYTES_MAX)}"
             )
-        return list(descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file)
+        files = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file
+    pool = DescriptorPool()
+    for file in files:
+        pool.Add(file)
+    return files[-1], pool
 
 
 def _named(data: bytes, at: int, by_name: Mapping[bytes, int]) -> tuple[tuple[int, ...], int] | None:

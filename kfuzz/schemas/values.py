@@ -166,31 +166,45 @@ class Schemas:
             return f"no schema has this id in {', '.join(one.place for one in self._stores) or 'the given file'}"
         try:
             needed = {path: one.text for path, one in store.needed(schema).items()}
-            name = schema.name if key is None else f"schema {key}"
-            if schema.kind == "AVRO":
-                from kfuzz.schemas import avro
-
-                return avro.decoder(schema.text, needed.values(), name)
-            if schema.kind == "PROTOBUF":
-                from kfuzz.schemas import proto
-
-                return proto.decoder(schema.text, needed.items(), name)
-            if schema.kind == "JSON":
-                check: Callable[[bytes], bytes] = self._plain.json_form
-                load_json(schema.text, name)
-                if self._checks:
-                    from kfuzz.schemas import checked
-
-                    check = checked.checker(schema.text, needed.items(), name)
-                return lambda data, at, indexes=b"": check(data[at:])
-        except ImportError as error:
-            raise UsageError(f"{schema.kind} schemas need {error.name}; pip install 'kfuzz[schemas]'") from None
         except UsageError as error:
             return str(error)
-        # Libraries may refuse what their compilers accept.
-        except Exception as error:
-            return f"its schema cannot be used: {foreign_text(error, bytes_max=REASON_BYTES_MAX)}"
-        return f"its schema is of kind {foreign_text(schema.kind, bytes_max=40)}, which kfuzz does not know"
+        name = schema.name if key is None else f"schema {key}"
+        return decoder(schema.kind, schema.text, needed, name, checks=self._checks)
+
+
+def decoder(kind: str, text: str, needed: Mapping[str, str], name: str, *, checks: bool) -> Decode | str:
+    """The function for values of a schema, or the reason why there is none.
+
+    ``needed`` are the schemas that it refers to, by their names, in the order of their use. ``checks`` also compares
+    JSON with its JSON Schema. ``UsageError`` if a package is missing.
+    """
+    try:
+        if kind == "AVRO":
+            from kfuzz.schemas import avro
+
+            return avro.decoder(text, needed.values(), name)
+        if kind == "PROTOBUF":
+            from kfuzz.schemas import proto
+
+            return proto.decoder(text, needed.items(), name)
+        if kind == "JSON":
+            from kfuzz.schemas import plain
+
+            check: Callable[[bytes], bytes] = plain.json_form
+            load_json(text, name)
+            if checks:
+                from kfuzz.schemas import checked
+
+                check = checked.checker(text, needed.items(), name)
+            return lambda data, at, indexes=b"": check(data[at:])
+    except ImportError as error:
+        raise UsageError(f"{kind} schemas need {error.name}; pip install 'kfuzz[schemas]'") from None
+    except UsageError as error:
+        return str(error)
+    # Libraries may refuse what their compilers accept.
+    except Exception as error:
+        return f"its schema cannot be used: {foreign_text(error, bytes_max=REASON_BYTES_MAX)}"
+    return f"its schema is of kind {foreign_text(kind, bytes_max=40)}, which kfuzz does not know"
 
 
 def _framed(data: bytes) -> tuple[int | None, int]:

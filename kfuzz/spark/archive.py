@@ -132,6 +132,7 @@ def _required(requirements: Iterable[str]) -> set[str]:
             waiting.append(Requirement(text))
         except InvalidRequirement:
             raise UsageError(f"{text!r} is not the name of a package; write it as for pip install") from None
+    left_out = NOT_FOR_WORKERS - {canonicalize_name(one.name) for one in waiting}
     while waiting:
         wanted = waiting.pop()
         name = canonicalize_name(wanted.name)
@@ -150,7 +151,7 @@ def _required(requirements: Iterable[str]) -> set[str]:
             waiting += [one for one in needed if one.marker is None or one.marker.evaluate({"extra": extra})]
         if name != "kfuzz":
             found.add(name)
-        waiting = [one for one in waiting if canonicalize_name(one.name) not in NOT_FOR_WORKERS]
+        waiting = [one for one in waiting if canonicalize_name(one.name) not in left_out]
     return found
 
 

@@ -73,7 +73,7 @@ def test_the_schema_knows_every_unit_of_a_size_in_any_case(
 
 def test_the_defaults_in_the_schema_are_those_of_the_reader(validator: jsonschema.Draft202012Validator) -> None:
     def with_defaults(one: dict[str, Any]) -> dict[str, Any]:
-        inner = {name: with_defaults(part) for name, part in one["properties"].items() if part.get("type") == "object"}
+        inner = {name: with_defaults(part) for name, part in one["properties"].items() if "properties" in part}
         return inner | {name: part["default"] for name, part in one["properties"].items() if "default" in part}
 
     topic = {"name": "t", **with_defaults(schema()["properties"]["topics"]["items"])}

@@ -1,0 +1,225 @@
+"""Programs of steps that write values, and what puts them together.
+
+``kfuzz.corpora.value_writer`` runs a program once for each record, without Python objects. A step writes a fixed text,
+then one value: a number, or a text. ``form`` is its encoding. Four kinds lead to other steps:
+
+- ``TEXT`` writes its text only, and continues at ``next``.
+- ``BRANCH`` chooses one of several texts, writes it, and continues at the step that belongs to it.
+- ``LOOP`` runs the steps up to ``next`` several times, with a text between the rounds.
+- ``SCOPE`` runs the steps up to ``next`` and writes their length in front of them.
+
+A step's random number depends only on the record's seed, the step's place, and the rounds of the loops around it. So
+equal records have equal bytes, wherever they are made.
+
+A workload's JSON fields become a program in ``json_values``. A schema becomes one in ``avro_program``,
+``proto_program`` or ``json_schema_program``; ``shaping`` has what these share, and what a workload may say of a field.
+A record that contains itself is written out, at most RECURSION_MAX levels of it, so a program has a bounded size.
+"""
+
+# ruff: noqa: RUF009 - a Range is frozen, so that it can be a default.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kfuzz.corpora.quantities import Range
+from kfuzz.corpora.words import WORDS as WORD_LIST
+from kfuzz.forms import Wrong
+
+# The steps, as in kfuzz.corpora.value_writer.
+COUNTER, NUMBER, MOMENT, ITEM, CHOICE, PICK, TURN, WORDS, DATE, UUID, KEY, LETTERS, RAW = range(13)
+TEXT, BRANCH, LOOP, SCOPE = range(13, 17)
+# The encodings. JSON is text, with quotes around what is no number.
+JSON, NO_LENGTH, ZIGZAG, VARINT, LITTLE, FLOAT, DOUBLE, BIG, BIG_SIZED = range(9)
+
+# A random number of 32 bits chooses among so many.
+CHOICES_MAX: Final = 1 << 32
+VALUE_BYTES_MAX: Final = 8 << 20
+TEXTS_BYTES_MAX: Final = 64 << 20
+STEPS_MAX: Final = 20_000
+RECURSION_MAX: Final = 3
+NUMBER_MAX: Final = (1 << 53) - 1
+WORD_BYTES: Final = len(WORD_LIST[0]) + 1
+
+Choices = tuple[tuple[int, int, int, int], ...]
+Body = Callable[[], None]
+
+
+class TooMany(Wrong):
+    """A program would have too many steps."""
+
+
+class Endless(Exception):
+    """A type contains itself once more than a program may write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: write ``text_size`` bytes from ``text_at`` of the program's texts, then a value of ``kind``.
+
+    ``choices`` are (limit, text_at, text_size, next step): a random number of 32 bits below the limit chooses that
+    text or an earlier one.
+
+    - A counter is ``numbers`` plus ``times`` the offset, and ``mask``.
+    - A moment is the timestamp modulo ``modulo`` (0: all of it), divided by ``divide``, ``times`` that.
+    - A date is ``size`` bytes of 2026-01-31T08:00:00.000Z, from ``cut_at`` on.
+    - ``omits``: nothing is written for 0, for an empty scope, and for a branch's comma at the start of an object;
+      without a key, a text is empty instead of null.
+    """
+
+    kind: int
+    text_at: int
+    text_size: int
+    null_share: float = 0.0
+    form: int = JSON
+    numbers: Range = Range(0, 0)
+    mask: int = NUMBER_MAX
+    times: int = 1
+    divide: int = 1
+    modulo: int = 0
+    decimals: int = 0
+    cut_at: int = 0
+    size: int = 0
+    next: int = 0
+    omits: bool = False
+    choices: Choices = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The steps for one record, the texts that they name, and the size of a value in bytes.
+
+    ``key_fields`` is the number of fields that hold the key; the bytes of keys are not in ``bytes_mean`` and
+    ``bytes_max``, but their quotes are.
+    """
+
+    steps: tuple[Step, ...]
+    texts: bytes
+    bytes_mean: float
+    bytes_max: int
+    key_fields: int
+
+
+class Builder:
+    """Puts a program together. ``ahead`` is the text before the next step, ``most`` the largest size so far."""
+
+    def __init__(self) -> None:
+        self.texts = bytearray()
+        self.steps: list[Step] = []
+        self.mean = 0.0
+        self.most = 0
+        self.key_fields = 0
+        self.ahead = b""
+
+    def add(self, kind: int, most: int, null_share: float = 0.0, mean: float = 0.0, **more: Any) -> int:
+        """Add a step whose value has at most ``most`` bytes, and ``mean`` on average; its number."""
+        at = len(self.texts)
+        self.texts += self.ahead
+        self.steps.append(Step(kind, at, len(self.ahead), null_share, **more))
+        self.mean += len(self.ahead) + null_share * 4 + (1 - null_share) * mean
+        self._grow(len(self.ahead) + max(most, 4 if null_share else 0))
+        self.ahead = b""
+        if len(self.steps) > STEPS_MAX:
+            raise TooMany(f"has more than {STEPS_MAX} places for values", "name a smaller schema")
+        return len(self.steps) - 1
+
+    def choose(self, weighed: Sequence[tuple[bytes, int]], null_share: float = 0.0, kind: int | None = None) -> None:
+        """Add a step that writes one of some texts with weights; ``kind`` TURN is a way that ignores them."""
+        weighed = [(text, weight) for text, weight in weighed if weight]
+        if not weighed:
+            raise Wrong("has an enum without anything to choose", "give it a value")
+        total = sum(weight for _, weight in weighed)
+        mean = sum(len(text) * weight for text, weight in weighed) / total
+        kind = kind or (PICK if len({weight for _, weight in weighed}) == 1 else CHOICE)
+        most = max(len(text) for text, _ in weighed)
+        self.add(kind, most, null_share, mean, choices=self.texts_of(weighed))
+
+    def texts_of(self, weighed: Sequence[tuple[bytes, int]], targets: Sequence[int] = ()) -> Choices:
+        """The choices with these texts and weights, and the steps that follow them."""
+        total, below, found = sum(weight for _, weight in weighed), 0, []
+        for number, (text, weight) in enumerate(weighed):
+            below += weight
+            target = targets[number] if targets else 0
+            found.append(((below << 32) // total, len(self.texts), len(text), target))
+            self.texts += text
+        return tuple(found)
+
+    def words(self, count: Range, null_share: float = 0.0, **more: Any) -> None:
+        """Add a text of words."""
+        choices = self.texts_of([(word.encode(), 1) for word in WORD_LIST])
+        mean, most = count.mean * WORD_BYTES + 1, count.max * WORD_BYTES + 5
+        self.add(WORDS, most, null_share, mean, numbers=count, choices=choices, **more)
+
+    def flush(self, *, always: bool = False) -> int | None:
+        """Make a step of the text ahead, if there is any; its number."""
+        return self.add(TEXT, 0, next=len(self.steps) + 1) if self.ahead or always else None
+
+    def attempt(self, body: Body) -> bool:
+        """Add the steps of ``body``; nothing and False if it contains itself too often."""
+        steps, texts, ahead, most = len(self.steps), len(self.texts), self.ahead, self.most
+        try:
+            body()
+        except Endless:
+            del self.steps[steps:], self.texts[texts:]
+            self.ahead, self.most = ahead, most
+            return False
+        return True
+
+    def loop(self, count: Range, body: Body, between: bytes = b"", **more: Any) -> None:
+        """Add the steps of ``body``, to be run several times; never, if it contains itself too often."""
+
+        def rounds() -> None:
+            at = self.add(LOOP, 10, numbers=count, choices=self.texts_of([(between, 1)]), **more)
+            before = self.most
+            body()
+            self.flush()
+            self.steps[at] = replace(self.steps[at], next=len(self.steps))
+            self._grow((count.max - 1) * (self.most - before) + count.max * len(between))
+
+        if not self.attempt(rounds) and count.min:
+            raise Endless
+
+    def scope(self, body: Body, *, omits: bool = False) -> None:
+        """Add the steps of ``body``, with their length in front."""
+        at = self.add(SCOPE, 5, omits=omits)
+        before = self.most
+        body()
+        self.flush()
+        # Most sizes are far below the largest; a wrong guess costs a move.
+        size = 1 if self.most - before < 1 << 9 else 2
+        self.steps[at] = replace(self.steps[at], next=len(self.steps), size=size)
+
+    def branch(self, alternatives: Sequence[tuple[int, bytes, Body | None]], *, omits: bool = False) -> None:
+        """Add alternatives with a weight and a text in front. Those that contain themselves too often are left out."""
+        at = self.add(BRANCH, 0, omits=omits)
+        outside = top = self.most
+        kept: list[tuple[bytes, int]] = []
+        targets, jumps = [], []
+        # Those without a weight only if no others are left.
+        for weight, text, body in sorted(alternatives, key=lambda one: not one[0]):
+            target, self.most = len(self.steps), outside + len(text)
+            if (not weight and kept) or (body and not self.attempt(body)):
+                continue
+            kept.append((text, max(weight, 1)))
+            targets.append(target)
+            # Each of them ends with a step that leads to what follows all.
+            jumps.append(self.flush(always=True) or 0)
+            top = max(top, self.most)
+        if not kept:
+            raise Endless
+        self.most = top
+        for jump in jumps:
+            self.steps[jump] = replace(self.steps[jump], next=len(self.steps))
+        self.steps[at] = replace(self.steps[at], choices=self.texts_of(kept, targets))
+
+    def program(self) -> Program:
+        """The program of the steps so far."""
+        self.flush(always=True)
+        return Program(tuple(self.steps), bytes(self.texts), self.mean, self.most, self.key_fields)
+
+    def _grow(self, most: int) -> None:
+        self.most += most
+        if self.most > VALUE_BYTES_MAX or len(self.texts) > TEXTS_BYTES_MAX:
+            raise Wrong(f"makes values of more than {VALUE_BYTES_MAX >> 20} MiB", "lower its counts or sizes")

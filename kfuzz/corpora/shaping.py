@@ -1,0 +1,321 @@
+"""Values and keys with a schema: the keys of a workload, and the parts that all compilers of schemas share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Final
+from uuid import UUID as Uuid
+
+from kfuzz.corpora import programs
+from kfuzz.corpora.programs import Body, Builder, Endless
+from kfuzz.corpora.quantities import LABEL_MAX, LABELS, MOMENT_MAX, SKEW, Range, Weights, ranged
+from kfuzz.corpora.words import NAMES
+from kfuzz.forms import (
+    TEXT,
+    Either,
+    ListOf,
+    TableOf,
+    Wrong,
+    choice,
+    integer,
+    matching,
+    nearest,
+    number,
+    step_of,
+    table_of,
+)
+from kfuzz.kafka import INT32_MAX
+from kfuzz.schemas.store import SUFFIXES
+from kfuzz.schemas.values import FRAME_BYTES, HEADERS, LONG_FRAME_BYTES, Side
+from kfuzz.wire.io.cursor import uvarint
+
+# Of a workload's schemas together, as JSON texts in its TOML.
+TEXTS_BYTES_MAX: Final = 256 << 10
+NESTED_MAX: Final = 64
+ITEMS_MAX: Final = 10_000
+TEXT_BYTES_MAX: Final = 1 << 20
+DEFAULT: Final = Range(0, 100)
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+NULL_SHARE: Final = 0.1
+NAME_BYTES: Final = programs.WORD_BYTES + 4
+# A text of the default number of words has fewer.
+WORDS_BYTES: Final = 64
+PATH: Final = matching(
+    r"[^\x00-\x1f\x7f]{1,180}(\.avsc|\.proto|\.schema\.json)",
+    f"name a file that ends with {', '.join(SUFFIXES)}; its path counts from the folder of the workload",
+)
+_GUID: Final = matching("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "give a number, or a GUID in lower case")
+_GUID.takes = str
+SCHEMA_ID: Final = Either(integer(1, INT64_MAX), _GUID)
+Texts = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """How the values of one field of a schema are drawn. The field's type decides the keys that are left out."""
+
+    type: Annotated[str | None, choice("counter", "key", "name", "text", "timestamp", "uuid")] = None
+    min: Annotated[int | None, integer(INT64_MIN, INT64_MAX)] = None
+    max: Annotated[int | None, integer(INT64_MIN, INT64_MAX)] = None
+    skew: Annotated[int | None, SKEW] = None
+    decimals: Annotated[int | None, integer(0, 6)] = None
+    start: Annotated[int | None, integer(0, programs.NUMBER_MAX)] = None
+    step: Annotated[int | None, integer(0, programs.NUMBER_MAX)] = None
+    share: Annotated[float | None, number(0, 1)] = None
+    values: Annotated[Weights, LABELS] = ()
+    words: Annotated[Range | None, ranged(1, 10_000)] = None
+    size: Annotated[Range | None, ranged(0, TEXT_BYTES_MAX)] = None
+    count: Annotated[Range | None, ranged(0, ITEMS_MAX)] = None
+    null_share: Annotated[float | None, number(0, 1)] = None
+
+
+FieldsDrawn = tuple[tuple[str, Drawn], ...]
+DRAWN: Final = table_of(Drawn)
+FIELDS_DRAWN: Final = TableOf(DRAWN, LABEL_MAX)
+FIELDS_DRAWN.schema["additionalProperties"] = {"$ref": "#/$defs/drawn"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schemed:
+    """A schema's file, the files that it refers to, and what is written before each value. kfuzz fills in ``texts``.
+
+    ``references`` are named as the schema names them; their paths count from its folder. ``message`` is a Protobuf
+    message of the file, by default the first.
+    """
+
+    schema: Annotated[str | None, PATH] = None
+    references: Annotated[tuple[str, ...], ListOf(PATH, "give a list of files", most=100)] = ()
+    message: Annotated[str | None, matching(r"[A-Za-z0-9_.]{1,200}", "name a message of the schema")] = None
+    framing: Annotated[str | None, choice("confluent", "confluent-header", "apicurio", "none")] = None
+    schema_id: Annotated[int | str | None, SCHEMA_ID] = None
+    texts: Annotated[Texts, TableOf(TEXT, LABEL_MAX)] = ()
+
+    @property
+    def drawn(self) -> FieldsDrawn:
+        """The settings of the schema's fields."""
+        found: FieldsDrawn = getattr(self, "fields")  # noqa: B009 - it is a key of each class below, in its place.
+        return found
+
+    @property
+    def schema_kind(self) -> str:
+        """AVRO, PROTOBUF or JSON."""
+        return next(kind for suffix, kind in SUFFIXES.items() if str(self.schema).endswith(suffix))
+
+    @property
+    def framed(self) -> str:
+        """The framing, also if the workload leaves it out."""
+        return self.framing or ("none" if self.schema_id is None else "confluent")
+
+    @property
+    def prefix(self) -> bytes:
+        """The bytes before each value, without Protobuf's message indexes."""
+        size = {"confluent": FRAME_BYTES, "apicurio": LONG_FRAME_BYTES}.get(self.framed)
+        return b"\0" + int(self.schema_id or 0).to_bytes(size - 1, "big") if size else b""
+
+    @property
+    def indexes(self) -> bytes:
+        """Protobuf's message indexes; empty for other schemas."""
+        if self.schema_kind != "PROTOBUF":
+            return b""
+        from kfuzz.schemas.proto import chosen
+
+        return chosen(self.texts[-1][1], self.texts[:-1], str(self.schema), self.message)[1]
+
+    def header(self, side: Side) -> tuple[bytes, bytes] | None:
+        """The name and the value of the header with the schema's id; None without one."""
+        if self.framed != "confluent-header":
+            return None
+        given = self.schema_id
+        data = b"\1" + Uuid(given).bytes if isinstance(given, str) else b"\0" + int(given or 0).to_bytes(4, "big")
+        return HEADERS[0].format(side).encode(), data + self.indexes
+
+    def header_bytes(self, side: Side) -> bytes:
+        """The same as it is in a record; empty without one."""
+        return b"".join(varint(len(one)) + one for one in self.header(side) or ())
+
+
+def varint(value: int) -> bytes:
+    """The zigzag varint of a number of 64 bits, as Kafka and Avro write it."""
+    return uvarint((value << 1 ^ value >> 63) & (1 << 64) - 1)
+
+
+class Shaper(Builder):
+    """The part that all compilers share: fields by their paths, and how their values are drawn.
+
+    A path has the names of fields with points between them. Items of an array and values of a map have ``[]`` after
+    it. The branches of a union have the path of the union.
+    """
+
+    # The encodings of texts and whole numbers, and the bytes of a text.
+    text_form = number_form = 0
+
+    def __init__(self, given: dict[str, Drawn], key_bytes_max: int, levels: int) -> None:
+        super().__init__()
+        self._given, self._key_bytes_max, self._levels = given, key_bytes_max, levels
+        self._used: dict[str, set[str]] = {}
+        self._active: dict[Any, tuple[int, str]] = {}
+        self.encoded: Callable[[str], bytes] = str.encode
+
+    def at(self, path: str, *keys: str) -> Drawn:
+        """The workload's settings of a field; notes that these keys of it are used."""
+        self._used.setdefault(path, set()).update(keys)
+        return self._given.get(path, Drawn())
+
+    def require_used(self) -> None:
+        """``Wrong`` for a field that the schema lacks, and for what does not suit the field."""
+        for path, drawn in self._given.items():
+            if path not in self._used:
+                known = [one for one in self._used if one]
+                raise Wrong(
+                    "is not a field of the schema",
+                    nearest(path, known) or f"it has {', '.join(known[:20])}",
+                    f".fields{step_of(path)}",
+                )
+            for one in fields(drawn):
+                if getattr(drawn, one.name) not in (None, ()) and one.name not in self._used[path]:
+                    raise wrong(path, one.name, "does not apply to this type of field", "remove it")
+
+    def inside(self, name: Any, path: str, body: Callable[[str], None]) -> None:
+        """Add a type that may contain itself. Then its fields have the same paths as those of the outermost."""
+        count, first = self._active.get(name, (0, path))
+        if count > self._levels:
+            raise Endless
+        if sum(one for one, _ in self._active.values()) > NESTED_MAX:
+            raise Wrong(f"is nested deeper than {NESTED_MAX} levels", "name a flatter schema")
+        self._active[name] = count + 1, first
+        try:
+            body(first)
+        finally:
+            self._active[name] = count, first
+            if not count:
+                del self._active[name]
+
+    def union(
+        self, path: str, branches: Mapping[str, tuple[bytes, Body]], null: bytes | None = None, *, omits: bool = False
+    ) -> None:
+        """Add one of some branches: for each name, a text and the steps after it. ``null`` is the text without one."""
+        weights = dict(self.weights(path, list(branches))) if len(branches) > 1 else dict.fromkeys(branches, 1)
+        share = 0 if null is None else _billionths(self.at(path, "null_share").null_share, NULL_SHARE)
+        total = sum(weights.values())
+        alternatives: list[tuple[int, bytes, Body | None]] = [
+            ((10**9 - share) * weights.get(name, 0), text, body) for name, (text, body) in branches.items()
+        ]
+        self.branch(alternatives if null is None else [(share * total, null, None), *alternatives], omits=omits)
+
+    def unique(self) -> None:
+        """Add the NAME_BYTES of a name in a map: a word, and the number of the round, which makes it another one."""
+        self.words(Range(1, 1), form=programs.NO_LENGTH)
+        self.ahead += b"-"
+        self.add(programs.ITEM, 4, form=programs.NO_LENGTH, size=4)
+
+    def count_of(self, path: str, low: int = 0, high: int = ITEMS_MAX) -> Range:
+        """How many items an array or a map has."""
+        found = self.at(path, "count").count or Range(low, min(max(low, 3), high))
+        if not low <= found.min <= found.max <= high:
+            raise wrong(path, "count", f"is {found.min} to {found.max}", f"the schema allows {low} to {high}")
+        return found
+
+    def number(self, path: str, low: float, high: float, most: int, unit: int = 1, **more: Any) -> None:
+        """Add a whole number from ``low`` to ``high``, in steps of 1/``unit``; a counter stays below a power of 2."""
+        found = self.at(path, "type", "min", "max", "skew", "start", "step")
+        kind = self._type(path, found, "integer", *(("counter", "timestamp") if unit == 1 else ()))
+        if kind == "timestamp" and high < MOMENT_MAX:
+            raise wrong(path, "type", 'is "timestamp", which is too large for this field', "remove it")
+        form: dict[str, Any] = {"form": self.number_form, **more}
+        if kind == "counter":
+            mask = (1 << (int(min(high, INT64_MAX)) + 1).bit_length() - 1) - 1
+            start, step = found.start or 0, 1 if found.step is None else found.step
+            self.add(programs.COUNTER, most, numbers=Range(start, start), times=step, mask=mask, **form)
+        elif kind == "timestamp":
+            self.add(programs.MOMENT, most, **form)
+        else:
+            self.add(programs.NUMBER, most, numbers=self._range(path, found, low, high, unit), **form)
+
+    def real(self, path: str, most: int, low: int = -(1 << 52), high: int = 1 << 52, **more: Any) -> None:
+        """Add a number with digits after the point."""
+        places = self.places(path)
+        self.number(path, low, high, most, unit=10**places, decimals=places, **more)
+
+    def places(self, path: str) -> int:
+        """How many digits a number has after the point."""
+        found = self.at(path, "decimals").decimals
+        return 2 if found is None else found
+
+    def boolean(self, path: str, true: bytes, false: bytes) -> None:
+        """Add one of two texts."""
+        share = _billionths(self.at(path, "share").share, 0.5)
+        self.choose([(true, share), (false, 10**9 - share)])
+
+    def enum(self, path: str, symbols: dict[str, bytes]) -> None:
+        """Add one of some texts, each with a name."""
+        self.choose([(symbols[name], weight) for name, weight in self.weights(path, list(symbols))])
+
+    def weights(self, path: str, names: list[str]) -> Weights:
+        """The names and weights that the workload gives, or all names alike."""
+        found = self.at(path, "values").values or tuple((name, 1) for name in names)
+        for name, _ in found:
+            if name not in names:
+                remedy = nearest(name, names) or f"choose from {', '.join(names[:20])}"
+                raise wrong(path, "values", f"has {name!r}", remedy)
+        return found
+
+    def text(self, path: str, low: int = 0, high: int | None = None) -> None:
+        """Add a text of ``low`` to ``high`` characters; None is any number."""
+        found = self.at(path, "type", "values", "words", "size")
+        kind = self._type(path, found, "text", "key", "name", "timestamp", "uuid")
+        size, form = found.size, {"form": self.text_form}
+        if size is None and not found.words and (low or (high is not None and high < WORDS_BYTES)):
+            size = Range(low, min(low + 20, INT32_MAX if high is None else high))
+        if found.values or kind == "name":
+            self.choose([(self.encoded(text), weight) for text, weight in found.values or ((one, 1) for one in NAMES)])
+        elif kind == "key":
+            if self._key_bytes_max < 0:
+                raise wrong(
+                    path, "type", 'is "key", which is for keys that are texts', "choose a counter here and there"
+                )
+            self.add(programs.KEY, 5 + self._key_bytes_max, omits=True, **form)
+        elif kind == "timestamp":
+            self.add(programs.DATE, 26, size=24, **form)
+        elif kind == "uuid":
+            self.add(programs.UUID, 38, **form)
+        elif size is not None:
+            self.add(programs.LETTERS, 5 + size.max, numbers=size, **form)
+        else:
+            self.words(found.words or Range(3, 8), **form)
+
+    def raw(self, path: str) -> None:
+        """Add random bytes."""
+        size = self.at(path, "size").size or Range(8, 16)
+        self.add(programs.RAW, 5 + size.max, numbers=size, form=self.text_form)
+
+    def _type(self, path: str, found: Drawn, *allowed: str) -> str:
+        if found.type is not None and found.type not in allowed:
+            others = f"choose {' or '.join(allowed[1:])}, or " if allowed[1:] else ""
+            raise wrong(path, "type", f'is "{found.type}"', f"{others}remove it")
+        return found.type or allowed[0]
+
+    def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
+        # The default is as near to 0 as it can be, and has at most 2^32 numbers.
+        span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
+        upper = high if found.max is None else found.max
+        first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
+        last = min(high, span if first < span else first + span) if found.max is None else found.max
+        for key, value in (("min", first), ("max", last)):
+            if not low <= value <= high:
+                raise wrong(path, key, f"is {value}", f"the field's type holds {low} to {high}")
+        if first > last:
+            raise wrong(path, "min", f"is {first}, above max ({last})", "swap them")
+        if (last - first) * unit >= programs.CHOICES_MAX:
+            raise wrong(path, "max", "is more than 2^32 numbers above min", "narrow them, or lower decimals")
+        return Range(math.ceil(first * unit), math.floor(last * unit), found.skew or 1)
+
+
+def _billionths(share: float | None, default: float) -> int:
+    return round((default if share is None else share) * 10**9)
+
+
+def wrong(path: str, key: str, problem: str, remedy: str) -> Wrong:
+    """The error of a key of a field."""
+    return Wrong(problem, remedy, f".fields{step_of(path)}.{key}")

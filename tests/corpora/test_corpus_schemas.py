@@ -1,0 +1,366 @@
+"""Values and keys with schemas: the kept libraries read them, and wrong schemas are refused in one sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import jsonschema
+import pytest
+from cli_driver import kfuzz
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from made_corpora import batches_of
+from referencing import Registry
+from referencing.jsonschema import DRAFT7
+
+from kfuzz.corpora import schemed
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.statistics import check_statistics
+from kfuzz.corpora.value_writer import ValueWriter
+from kfuzz.corpora.verification import Corpus, verify
+from kfuzz.corpora.workload import Workload, load, parse, render
+from kfuzz.errors import UsageError
+from kfuzz.schemas import proto
+from spark_jobs import register_schemas
+
+SCHEMAS = Path(__file__).with_name("schemas")
+COUNTS = [1000, pytest.param(10_000, marks=pytest.mark.full)]
+NOW_MS = 1_700_000_000_123
+
+AVRO = """
+schema = "hard.avsc"
+references = ["address.avsc"]
+schema_id = 42
+[topics.values.fields]
+id = { type = "counter", start = 7 }
+amount = { min = 1, max = 500, skew = 3 }
+state = { values = { NEW = 5, PAID = 1 } }
+lines = { count = { min = 1, max = 5 } }
+"lines[].n" = { min = 1, max = 9 }
+"lines[].sku" = { size = 8 }
+payment = { values = { "shop.Card" = 3, "shop.Cash" = 1 } }
+note = { null_share = 0.5, type = "key" }
+ok = { share = 0.9 }
+"""
+
+
+PROTO = """
+schema = "hard.proto"
+references = ["address.proto"]
+schema_id = 42
+message = "Order"
+[topics.values.fields]
+id = { type = "counter" }
+change = { min = -50, max = 50 }
+state = { values = { NEW = 5, UNKNOWN = 3, LOST = 1 } }
+"lines[].n" = { min = -1, max = 2 }
+payment = { values = { card = 3, voucher = 1 } }
+note = { type = "key" }
+when_ms = { type = "timestamp" }
+"""
+
+
+JSON = """
+schema = "hard.schema.json"
+references = ["address.schema.json"]
+schema_id = 42
+[topics.values.fields]
+id = { type = "counter" }
+state = { values = { NEW = 5, 7 = 1 } }
+"lines[].n" = { min = 2, max = 4 }
+payment = { values = { 0 = 3, 1 = 1 } }
+note = { type = "key", null_share = 0.5 }
+"""
+
+
+def workload(values: str, *, keys: str = "", size: str = "1MiB") -> Workload:
+    topic = f'size = "{size}"\nsegment_bytes = "512KiB"\n[[topics]]\nname = "orders"\n'
+    return parse(f"{topic}[topics.keys]\n{keys}\n[topics.values]\n{values}", "w.toml", SCHEMAS)
+
+
+def written(made: Workload, count: int) -> list[bytes]:
+    """Values of some records, without what is before them."""
+    topic = made.topics[0]
+    program = schemed.program(topic.values, topic.keys.in_fields)
+    found = ValueWriter(program).sample(count, NOW_MS, 10)
+    assert max(map(len, found)) <= program.bytes_max
+    assert {one[: len(topic.values.prefix)] for one in found} == {topic.values.prefix}
+    return [one[len(topic.values.prefix) :] for one in found]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_fastavro_reads_every_record_of_a_hard_schema(count: int) -> None:
+    known: dict[str, Any] = {}
+    for name in ("address.avsc", "hard.avsc"):
+        parsed = fastavro.parse_schema(json.loads((SCHEMAS / name).read_text()), named_schemas=known)
+    rows: list[Any] = []
+    for data in written(workload(AVRO), count):
+        file = io.BytesIO(data)
+        rows.append(fastavro.schemaless_reader(file, parsed, None))
+        assert file.read() == b""
+        # Also in the one form that its writer has.
+        if len(rows) % 100 == 0:
+            again = io.BytesIO()
+            fastavro.schemaless_writer(again, parsed, rows[-1])
+            assert fastavro.schemaless_reader(io.BytesIO(again.getvalue()), parsed, None) == rows[-1]
+    assert [row["id"] for row in rows] == list(range(7, 7 + count))
+    assert min(row["amount"] for row in rows) >= 1
+    assert 480 < max(row["amount"] for row in rows) <= 500
+    assert Counter(row["state"] for row in rows)["NEW"] == pytest.approx(count * 5 / 6, rel=0.1)
+    assert sum("number" in row["payment"] for row in rows) == pytest.approx(count * 3 / 4, rel=0.1)
+    assert sum(row["note"] is None for row in rows) == pytest.approx(count / 2, rel=0.1)
+    assert sum(row["ok"] for row in rows) == pytest.approx(count * 0.9, rel=0.1)
+    lines = [line for row in rows for line in row["lines"]]
+    assert {len(row["lines"]) for row in rows} == {1, 2, 3, 4, 5}
+    assert {line["n"] for line in lines} == set(range(1, 10))
+    assert {len(line["sku"]) for line in lines} == {8}
+    assert all(row["when"].timestamp() == NOW_MS / 1000 for row in rows)
+    # It contains itself, and ends.
+    assert {depth(row, "parent") for row in rows} == {1, 2, 3, 4}
+    assert max(depth(row["tree"], "kids") for row in rows) == 4
+
+
+def depth(value: Any, name: str) -> int:
+    inner = value[name]
+    return 1 + max((depth(one, name) for one in (inner if isinstance(inner, list) else [inner]) if one), default=0)
+
+
+def test_the_mean_size_that_the_plan_uses_is_that_of_the_records() -> None:
+    for values in (AVRO, PROTO, JSON):
+        made = workload(values, size="2MiB")
+        found = [batch for segment in Plan(made) for batch in batches_of(segment, made)]
+        records = [record for batch in found for record in batch.records]
+        assert 2 * (1 << 20) / len(records) == pytest.approx(offset_bytes_mean(made.topics[0]), rel=0.1)
+
+
+@pytest.mark.parametrize("framing", ["confluent", "confluent-header", "apicurio", "none"])
+@pytest.mark.parametrize("given", [AVRO, PROTO, JSON], ids=["avro", "protobuf", "json"])
+def test_a_corpus_is_right_and_cat_shows_its_values_as_json(given: str, framing: str, tmp_path: Path) -> None:
+    values = given.replace("schema_id = 42", f'framing = "{framing}"' + "\nschema_id = 42" * (framing != "none"))
+    if framing == "none":
+        # `cat` finds no id, and the only schema refers to no other.
+        values = (
+            f'schema = "address.{dict(zip((AVRO, PROTO, JSON), ("avsc", "proto", "schema.json"), strict=True))[given]}"'
+        )
+    made = workload(values)
+    generate(made, tmp_path / "out")
+    assert verify(tmp_path / "out") == []
+    corpus = Corpus.open(tmp_path / "out")
+    checks, problems = check_statistics(corpus)
+    assert problems == []
+    assert {"values.schema"} <= {check.name for check in checks}
+    line = json.loads(kfuzz("cat", tmp_path / "out" / "orders-0", "--records", "1").stdout)
+    assert line["value"]["city" if framing == "none" else "state"]
+    if framing == "confluent-header":
+        assert line["headers"] == [["__value_schema_id", "\0\0\0\0*" + "\2\2" * (given is PROTO)]]
+    # Values of another schema, or with another id, are off the workload.
+    other = replace(made.topics[0].values, texts=(("x.avsc", '"long"'),), schema="x.avsc", references=(), fields=())
+    topic = replace(made.topics[0], values=other)
+    _, problems = check_statistics(replace(corpus, workload=replace(made, topics=(topic,))))
+    assert "values.schema" in " ".join(map(str, problems))
+
+
+def test_the_schema_is_part_of_the_workload_and_travels_with_it() -> None:
+    made = workload(AVRO)
+    # Without a folder, nothing can be read.
+    assert parse(render(made), "again") == made
+    values = made.topics[0].values
+    texts = (values.texts[0], ("hard.avsc", values.texts[1][1].replace("PAID", "DONE")))
+    changed = replace(made.topics[0], values=replace(values, texts=texts))
+    assert replace(made, topics=(changed,)).fingerprint != made.fingerprint
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_protobuf_reads_every_record_of_a_hard_schema(count: int) -> None:
+    made = workload(PROTO)
+    values = made.topics[0].values
+    descriptor, indexes = proto.chosen(values.texts[-1][1], values.texts[:-1], "hard.proto", values.message)
+    kind = GetMessageClass(descriptor)
+    rows, same = [], 0
+    for data in written(made, count):
+        assert data.startswith(indexes)
+        row: Any = kind.FromString(data.removeprefix(indexes))
+        assert kind.FromString(row.SerializeToString()) == row
+        if not (row.by_name or row.by_number or row.extra.fields or row.WhichOneof("payment")):
+            same += 1
+            assert row.SerializeToString() == data.removeprefix(indexes)
+        rows.append(row)
+    assert indexes == b"\2\2"
+    assert same > count / 2000
+    assert [row.id for row in rows] == list(range(count))
+    assert {row.change for row in rows} == set(range(-50, 51))
+    assert {row.state for row in rows} == {-1, 0, 1}
+    assert {row.WhichOneof("payment") for row in rows} == {None, "card", "voucher"}
+    assert {line.n for row in rows for line in row.lines} == {-1, 0, 1, 2}
+    assert {(row.at.ToMilliseconds(), row.when_ms) for row in rows if row.HasField("at")} == {(NOW_MS, NOW_MS)}
+    # Bytes that protobuf cannot read are no message.
+    with pytest.raises(DecodeError):
+        kind.FromString(data[:-1] + b"\xff")
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_jsonschema_takes_every_record_of_a_hard_schema(count: int) -> None:
+    validator = jsonschema.Draft7Validator(
+        json.loads((SCHEMAS / "hard.schema.json").read_text()),
+        registry=Registry().with_resource(
+            "address.schema.json", DRAFT7.create_resource(json.loads((SCHEMAS / "address.schema.json").read_text()))
+        ),
+    )
+    rows = [json.loads(data) for data in written(workload(JSON), count)]
+    for row in rows:
+        validator.validate(row)
+    assert [row["id"] for row in rows] == list(range(count))
+    assert {row["state"] for row in rows} == {"NEW", 7}
+    assert {line.get("n") for row in rows for line in row["lines"]} == {None, 2, 3, 4}
+    assert sum("card" in row.get("payment", ()) for row in rows) == pytest.approx(count * 0.9 * 3 / 4, rel=0.1)
+    assert {depth(row["tree"], "kids") for row in rows if "tree" in row} == {1, 2, 3, 4}
+    # Everything that is not required is absent in a tenth of the records.
+    names = Counter(name for row in rows for name in row)
+    assert names["code"] == pytest.approx(count * 0.9, rel=0.05)
+    assert not validator.is_valid(rows[0] | {"id": "x"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        # Nothing is required, so any name may be the first one.
+        {"properties": {"a": {"type": "integer"}, "b": {"$ref": "#"}, "c": {"type": ["null", "string"]}}},
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "prefixItems": [{}, {"enum": ["{"]}]},
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.05},
+        {"type": "string", "minLength": 100, "maxLength": 100},
+        {"type": "array", "uniqueItems": True, "items": {"type": "boolean"}},
+        {"type": "integer", "maximum": -1000},
+    ],
+)  # fmt: skip
+def test_jsonschema_takes_the_values_of_small_schemas(schema: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.schema.json").write_text(json.dumps(schema))
+    made = parse('[[topics]]\nname = "t"\n[topics.values]\nschema = "x.schema.json"', "w.toml", tmp_path)
+    found = written(made, 1000)
+    validator = jsonschema.validators.validator_for(schema, jsonschema.Draft7Validator)(schema)
+    assert all(validator.is_valid(json.loads(data)) for data in found)
+    assert len(set(found)) > 1
+
+
+ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":%s}]}'
+
+
+def test_a_json_schema_that_asks_for_more_than_kfuzz_knows_is_refused_with_a_value(tmp_path: Path) -> None:
+    (tmp_path / "x.schema.json").write_text('{"properties": {"a": {"type": "string", "pattern": "^[A-Z]+$"}}}')
+    text = '[[topics]]\nname = "t"\n[topics.values]\nschema = "x.schema.json"\n'
+    with pytest.raises(UsageError, match=r"values\.schema refuses a value .*does not match.*say more in fields"):
+        parse(text, "w.toml", tmp_path)
+    assert parse(text + 'fields.a = { values = ["ABC"] }', "w.toml", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("schema", "more", "sentence"),
+    [
+        (ONE % '"R"', "", 'schema contains itself without an end; make it optional or an array there'),
+        ('{"type":"fixed","name":"F","size":-1}', "", "schema has a fixed of -1 bytes at its top; give a whole number"),
+        (ONE % "[]", "", "schema has a union of nothing at a; give it a type"),
+        (ONE % '"nix"', "", "schema: x.avsc is not an Avro schema: nix; correct it, or name another file"),
+        ("{", "", "schema: x.avsc"),
+        (ONE % '"int"', "fields.b = { min = 1 }", "fields.b is not a field of the schema; it has a"),
+        (ONE % '"int"', "fields.a = { max = 3000000000 }", "fields.a.max is 3000000000; the field's type holds"),
+        (ONE % '"int"', "fields.a = { words = 2 }", "fields.a.words does not apply to this type of field; remove it"),
+        (ONE % '"int"', 'fields.a = { type = "uuid" }', 'fields.a.type is "uuid"; choose counter or timestamp'),
+        (ONE % '"int"', 'fields.a = { type = "timestamp" }', 'fields.a.type is "timestamp", which is too large'),
+        (ONE % '"double"', 'fields.a = { type = "counter" }', 'fields.a.type is "counter"; remove it'),
+        (ONE % '{"type":"bytes","logicalType":"decimal","precision":"x"}', "", "schema cannot be used (SchemaParseExc"),
+        (ONE % '"int"', "fields.a = { min = 5, max = 1 }", "fields.a.min is 5, above max (1); swap them"),
+        (ONE % '"long"', "fields.a = { max = 9_000_000_000 }", "fields.a.max is more than 2^32 numbers above min"),
+        (ONE % '"int"', "fields = []\nkind = 'json'", "a schema, which decides kind"),
+        (ONE % '"int"', "fields = [{ name = 'a', type = 'key' }]", "fields is a list, which is for JSON; make it"),
+        (ONE % '"int"', "framing = 'confluent'", "schema_id needs an id for the framing 'confluent'; give it"),
+        (ONE % '"int"', "schema_id = 3000000000", "schema_id is 3000000000, above Confluent's 2147483647"),
+        (ONE % '"int"', "schema_id = 0", "schema_id is 0; give a whole number from 1 to"),
+        (ONE % '"int"', "schema_id = 1\nframing = 'none'", 'schema_id does not go with the framing "none"; remove one'),
+        (
+            ONE % '{"type":"array","items":"bytes"}',
+            'fields.a = { count = 10000 }\nfields."a[]" = { size = 10000 }',
+            "schema makes values of more than 8 MiB; lower its counts or sizes",
+        ),
+        (
+            ONE % ('{"type":"array","items":' * 70 + '"int"' + "}" * 70),
+            "",
+            "schema",
+        ),
+    ],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_generated_is_one_sentence(
+    schema: str, more: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.avsc").write_text(schema)
+    text = f'[[topics]]\nname = "t"\n[topics.values]\nschema = "x.avsc"\n{more}\n'
+    (tmp_path / "w.toml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path / "w.toml")
+    found = str(caught.value)
+    assert found.startswith(f"{tmp_path}/w.toml: topics[0].values")
+    assert sentence in found
+    assert "\n" not in found
+
+
+KEYS = """
+schema = "key.avsc"
+schema_id = 41
+framing = "confluent-header"
+kind = "KIND"
+cardinality = 500
+null_share = 0.1
+[topics.keys.fields]
+id = { type = "counter" }
+tenant = { values = ["a", "b"] }
+"""
+
+
+@pytest.mark.parametrize("kind", ["uniform", "zipf", "sequential"])
+def test_a_key_with_a_schema_follows_from_its_number(kind: str, tmp_path: Path) -> None:
+    more = "[topics.headers]\nshare = 0.5\n[topics.legacy]\n"
+    keys = KEYS.replace("KIND", kind)
+    if kind == "zipf":
+        # The partitioner hashes the bytes of keys, which the statistics check.
+        keys = 'partitioner = "murmur2"\n' + keys
+    made = workload(AVRO.replace('type = "key"', "words = 1") + more, keys=keys)
+    if kind == "zipf":
+        made = replace(made, topics=(replace(made.topics[0], partitions=3),))
+    generate(made, tmp_path / "out")
+    _, problems = check_statistics(Corpus.open(tmp_path / "out"))
+    assert problems == []
+    tenants: dict[int, str] = {}
+    schema = json.loads(made.topics[0].keys.texts[0][1])
+    for segment in Plan(made):
+        for batch in batches_of(segment, made):
+            for record in batch.records:
+                names = [name for name, _ in record.headers]
+                assert names.count(b"__key_schema_id") == (record.key is not None)
+                if record.key is not None:
+                    key: Any = fastavro.schemaless_reader(io.BytesIO(record.key), schema, None)
+                    assert tenants.setdefault(key["id"], key["tenant"]) == key["tenant"]
+                    if kind == "sequential":
+                        assert key["id"] == record.offset % 500
+    assert max(tenants) < 500
+    assert set(tenants.values()) == {"a", "b"}
+
+
+def test_the_script_registers_each_schema_after_those_that_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = AVRO.replace('type = "key"', "words = 1")
+    generate(workload(values, keys=KEYS.replace("KIND", "uniform"), size="128KiB"), tmp_path / "out")
+    sent: list[tuple[str, Any]] = []
+    monkeypatch.setattr(register_schemas, "post", lambda url, body: sent.append((url, body)))
+    assert register_schemas.register("http://here", str(tmp_path / "out")) == ["orders-key", "orders-value"]
+    assert [url.removeprefix("http://here/subjects/") for url, _ in sent] == [
+        "orders-key/versions", "address.avsc/versions", "orders-value/versions",
+    ]  # fmt: skip
+    assert [body.get("id") for _, body in sent] == [41, None, 42]
+    assert sent[2][1]["schema"] == (SCHEMAS / "hard.avsc").read_text()
+    assert sent[2][1]["references"] == [{"name": "address.avsc", "subject": "address.avsc", "version": 1}]
