@@ -243,9 +243,9 @@ def partitions(path: str, notes: Any, topics: str) -> Any:
       kfuzz state partitions /var/lib/kafka/data
       kfuzz state partitions /var/lib/kafka/data --topics orders --json
     """
-    from kfuzz.logs.sizes import sizes
+    from kfuzz.logs.sizes import extents
 
-    return sizes(path, notes, topics), [], False
+    return extents(path, notes, topics), [], False
 
 
 @_verb(

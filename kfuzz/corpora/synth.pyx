@@ -40,6 +40,8 @@ from kfuzz.corpora.fills cimport (
 )
 from kfuzz.corpora.messages cimport message_fields, put_message, put_message_crc, size_of_message
 from kfuzz.corpora.ranks cimport to_zipf, zipf_place, zipf_rank, zipf_t
+from kfuzz.corpora.record_headers cimport headers_t, measure_headers, put_headers, to_headers
+from kfuzz.corpora.segment_index cimport append_aborted, append_time, index_batch, index_t, more_of
 from kfuzz.corpora.ticks cimport free_ticks, rate_of, set_ticks, ticks_t, turn_pieces, turn_to
 from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
 from kfuzz.corpora.value_writer cimport ValueWriter, owner_t
@@ -68,7 +70,6 @@ from kfuzz.wire.io.sink cimport (
     put_int64,
     put_varlong,
     size_of_varlong,
-    span_t,
 )
 from kfuzz.wire.io.splitmix cimport mix
 from kfuzz.wire.records.record_batch cimport header_t, put_header
@@ -88,14 +89,10 @@ from kfuzz.kafka import CODECS
 cdef enum:
     # Small enough for the L2 cache, large enough that a write call costs little per byte.
     CHUNK_BYTES = 65536
-    HEADER_NAME_BYTES = 8
-    HEADER_NAMES = 8
-    # The purposes of random numbers. Each record has DRAWS numbers of 64 bits.
+    # The purposes of random numbers, beside those of record_headers. Each record has DRAWS numbers of 64 bits.
     DRAW_SIZES = 0
     DRAW_NULLS = 1
-    DRAW_HEADERS = 2
     DRAW_JITTER = 3
-    DRAW_HEADER_SIZES = 4
     DRAW_LATE = 5
     DRAW_KEY = 6
     DRAW_FIELDS = 7
@@ -109,8 +106,6 @@ cdef enum:
     KEYS_UNIFORM = 0
     KEYS_ZIPF = 1
     KEYS_SEQUENTIAL = 2
-
-cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
 
 KEY_KINDS = {"uniform": KEYS_UNIFORM, "zipf": KEYS_ZIPF, "sequential": KEYS_SEQUENTIAL}
 DIGEST_BYTES = 16
@@ -148,13 +143,6 @@ cdef inline int32_t add_to(out_t *made, ValueWriter writer, uint64_t seed, const
     return <int32_t> (made.p - made.start - at[0])
 
 
-cdef uint8_t *more_of(out_t *out, int64_t size) except NULL nogil:
-    """Append room for ``size`` bytes and return where it begins; the caller writes them."""
-    reserve(out, size)
-    out.p += size
-    return out.p - size
-
-
 @cython.final
 cdef class Synthesiser(Writers):
     """See ``synth.pyi``."""
@@ -175,17 +163,16 @@ cdef class Synthesiser(Writers):
     cdef int64_t used, capacity
     cdef uint64_t key_seed
     cdef record_t *drawn
-    cdef range_t key_size, value_size, header_count, header_size
+    cdef range_t key_size, value_size
     # With a partitioner that hashes: the numbers of the partition's own keys in rising order; otherwise NULL.
     cdef bytes own
     cdef const uint32_t *own_keys
     # The number of keys to draw from.
     cdef uint64_t key_count
-    cdef uint64_t key_nulls, value_nulls, tombstones, header_share
-    # Headers with the ids of schemas, as they are written: of keys and of values that are not null.
+    cdef uint64_t key_nulls, value_nulls, tombstones
+    # The headers with the ids of schemas.
     cdef bytes id_headers
-    cdef span_t key_header, value_header
-    cdef bint has_headers
+    cdef headers_t headers
     cdef int key_kind, key_form
     cdef object zipf_table
     cdef zipf_t zipf
@@ -205,8 +192,7 @@ cdef class Synthesiser(Writers):
     cdef int64_t jitter_ms, late_ms
     cdef ticks_t clock
     cdef codecs_t codecs, legacy_codecs
-    cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
-    cdef int64_t time_indexed
+    cdef index_t index
     cdef Scratch offset_entries, time_entries, aborted_entries, digests
 
     def __cinit__(self, segment, int64_t index_interval_bytes, int64_t batch_bytes_max, bytes phrases not None,
@@ -230,8 +216,8 @@ cdef class Synthesiser(Writers):
         self.cleaned, self.horizon = segment.is_cleaned, segment.delete_horizon_ms
         self.keep = threshold(topic.compaction.keep)
         self.digest = blake2b(digest_size=DIGEST_BYTES)
-        self.index_interval = index_interval_bytes
-        self.max_timestamp = self.top_timestamp = self.top_offset = self.time_indexed = -1
+        self.index.base_offset, self.index.interval_bytes = self.first_offset, index_interval_bytes
+        self.max_timestamp = self.index.top_timestamp = self.index.top_offset = self.index.time_indexed = -1
         self.min_timestamp = INT64_MAX
         self.partition, self.partitions = segment.partition, topic.partitions
         self.set_topic(topic)
@@ -277,14 +263,9 @@ cdef class Synthesiser(Writers):
             self.is_written = True
             self.value_writer, self.made_values = writer, Scratch.__new__(Scratch)
             reserve(&self.made_values.out, topic.batches.records.max * sizes_of(topic.values, topic.keys)[1] + 8)
-        self.header_share = threshold(topic.headers.share)
         keys = topic.keys.header_bytes("key")
         self.id_headers = keys + topic.values.header_bytes("value")
-        self.key_header.p, self.key_header.n = <const uint8_t *> PyBytes_AS_STRING(self.id_headers), len(keys)
-        self.value_header.p = self.key_header.p + self.key_header.n
-        self.value_header.n = len(self.id_headers) - self.key_header.n
-        self.has_headers = self.header_share != 0 or len(self.id_headers) > 0
-        self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
+        self.headers = to_headers(topic, self.id_headers, len(keys))
         self.codecs, self.legacy_codecs = (
             to_codecs([(CODECS.index(name), weight) for name, weight in given])
             for given in (topic.batches.codecs, topic.legacy.codecs)
@@ -334,10 +315,10 @@ cdef class Synthesiser(Writers):
     def time_index(self):
         """The time index with the entry that Kafka appends when a segment becomes inactive."""
         cdef int64_t used = len(self.time_entries)
-        cdef int64_t indexed = self.time_indexed
-        self.append_time()
+        cdef int64_t indexed = self.index.time_indexed
+        append_time(&self.index, &self.time_entries.out)
         result = bytes(self.time_entries)
-        self.time_entries.out.p, self.time_indexed = self.time_entries.out.start + used, indexed
+        self.time_entries.out.p, self.index.time_indexed = self.time_entries.out.start + used, indexed
         return result
 
     @property
@@ -381,7 +362,7 @@ cdef class Synthesiser(Writers):
         cdef bint is_plain = (self.key_kind == KEYS_UNIFORM and self.key_form == KEY_LETTERS and self.own_keys == NULL
                               and self.key_writer is None)
         cdef bint has_times = self.jitter_ms != 0 or self.late_share != 0
-        cdef bint has_headers = self.has_headers
+        cdef bint has_headers = self.headers.any
         cdef bint is_written = self.is_written
         cdef record_t *r = self.drawn
         now_ms = turn_to(&self.clock, self.offset)
@@ -437,7 +418,10 @@ cdef class Synthesiser(Writers):
                 sized += size_of_varlong(sized_value) + max(sized_value, 0)
             body += sized
             r.header_count = 0
-            body += self.measure_headers(r) if has_headers else 1
+            if has_headers:
+                body += measure_headers(&self.headers, r.seed, r.key_size, r.value_size, &r.header_count)
+            else:
+                body += 1
             r.body = body
             total += size_of_small(body) + body
         self.clock.offset = self.offset + count
@@ -488,28 +472,9 @@ cdef class Synthesiser(Writers):
         r.key_size = add_to(&self.made_keys.out, self.key_writer, key_of(self.key_seed, number, KEY_LETTERS), &owner,
                             &r.key_at)
 
-    cdef int64_t measure_headers(self, record_t *r) noexcept nogil:
-        cdef uint64_t u
-        cdef int64_t total = 0
-        cdef int64_t size
-        cdef int32_t k
-        cdef int32_t others = 0
-        if r.key_size >= 0 and self.key_header.n > 0:
-            others, total = 1, self.key_header.n
-        if r.value_size >= 0 and self.value_header.n > 0:
-            others, total = others + 1, total + self.value_header.n
-        u = cell(r.seed, DRAW_HEADERS)
-        if low(u) < self.header_share:
-            r.header_count = <int32_t> draw(&self.header_count, high(u))
-        for k in range(r.header_count):
-            size = draw(&self.header_size, low(cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)))
-            total += 1 + HEADER_NAME_BYTES + size_of_varlong(size) + size
-        r.header_count += others
-        return size_of_varlong(r.header_count) + total
-
     cdef inline void fill_payload(self, uint8_t *p, int64_t n) noexcept nogil:
         cdef uint64_t seed = mix(~self.batch_seed)
-        if self.is_written and self.header_share == 0:
+        if self.is_written and self.headers.share == 0:
             # Every byte will be written by the framing.
             return
         if self.fresh >= 0:
@@ -538,29 +503,8 @@ cdef class Synthesiser(Writers):
             if r.header_count == 0:
                 p = put_int8(p, 0)
             else:
-                p = self.put_headers(p, r)
+                p = put_headers(p, &self.headers, r.seed, r.key_size, r.value_size, r.header_count)
             r += 1
-
-    cdef uint8_t *put_headers(self, uint8_t *p, const record_t *r) noexcept nogil:
-        cdef int64_t size
-        cdef int32_t k
-        cdef uint64_t u
-        cdef int32_t count = r.header_count
-        p = put_varlong(p, count)
-        if r.key_size >= 0 and self.key_header.n > 0:
-            p = put_bytes(p, self.key_header.p, self.key_header.n)
-            count -= 1
-        if r.value_size >= 0 and self.value_header.n > 0:
-            p = put_bytes(p, self.value_header.p, self.value_header.n)
-            count -= 1
-        for k in range(count):
-            u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
-            size = draw(&self.header_size, low(u))
-            p = put_varlong(p, HEADER_NAME_BYTES)
-            p = put_bytes(p, header_keys + HEADER_NAME_BYTES * (high(u) % HEADER_NAMES), HEADER_NAME_BYTES)
-            p = put_varlong(p, size)
-            p += size
-        return p
 
     cdef inline uint8_t *put_value(self, uint8_t *p, const record_t *r) noexcept nogil:
         """Skip a filled value, or copy a JSON value."""
@@ -764,7 +708,7 @@ cdef class Synthesiser(Writers):
         h.record_count = 1
         h.last_offset_delta = 0
         if s.aborts and not h.attributes & DELETE_HORIZON:
-            self.append_aborted(s)
+            append_aborted(&self.aborted_entries.out, s.producer_id, s.first_offset, self.offset, self.stable(s))
         s.timestamp, s.coordinator_epoch = millis, coordinator_epoch
         self.end(s)
         self.control_batches += 1
@@ -893,16 +837,8 @@ cdef class Synthesiser(Writers):
 
     cdef int appended(self, int64_t at, int64_t count, int64_t max_timestamp, int64_t min_timestamp) except -1 nogil:
         """Update the indexes like ``LogSegment.append``, and the sums, for ``count`` records at byte ``at``."""
-        cdef int64_t position = self.size + at
-        cdef int64_t last_offset = self.offset + count - 1
-        cdef uint8_t *entry
-        if max_timestamp > self.top_timestamp:
-            self.top_timestamp, self.top_offset = max_timestamp, last_offset
-        if position - self.indexed_at > self.index_interval:
-            entry = more_of(&self.offset_entries.out, 8)
-            put_int32(put_int32(entry, <int32_t> (last_offset - self.first_offset)), <int32_t> position)
-            self.append_time()
-            self.indexed_at = position
+        index_batch(&self.index, &self.offset_entries.out, &self.time_entries.out, self.size + at,
+                    self.offset + count - 1, max_timestamp)
         self.batches += 1
         self.records += count
         self.max_timestamp = max(self.max_timestamp, max_timestamp)
@@ -910,21 +846,6 @@ cdef class Synthesiser(Writers):
             self.min_timestamp = min(self.min_timestamp, min_timestamp)
         self.offset += count
         self.left -= count
-        return 0
-
-    cdef int append_time(self) except -1 nogil:
-        """Like ``TimeIndex.maybeAppend``: add an entry only if its timestamp is above that of the last entry."""
-        cdef uint8_t *entry
-        if self.top_timestamp > self.time_indexed:
-            entry = more_of(&self.time_entries.out, 12)
-            put_int32(put_int64(entry, self.top_timestamp), <int32_t> (self.top_offset - self.first_offset))
-            self.time_indexed = self.top_timestamp
-        return 0
-
-    cdef int append_aborted(self, const stream_t *s) except -1 nogil:
-        """Add a transaction index entry (``AbortedTxn``, version 0). The marker's offset is the current offset."""
-        cdef uint8_t *entry = put_int16(more_of(&self.aborted_entries.out, 34), 0)
-        put_int64(put_int64(put_int64(put_int64(entry, s.producer_id), s.first_offset), self.offset), self.stable(s))
         return 0
 
 

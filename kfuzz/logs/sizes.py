@@ -14,7 +14,7 @@ from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.records.framing import frames
 
 
-def sizes(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, Any]]]:
+def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, Any]]]:
     """``topics``, the largest first, and their ``partitions``, as JSON objects; sizes are those of segments, in bytes.
 
     Kafka's own topics are there too, unless the glob ``topics`` chooses others. Raises ``UsageError`` if none is there.
