@@ -1,0 +1,213 @@
+"""How the topics of a workload belong together: key spaces, references, and the rows of partitions.
+
+A key is a number first, its rank. The seed of its space makes bytes of it, so a reference needs only these two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import cast
+
+from kfuzz.corpora.clock import clock_of
+from kfuzz.corpora.json_values import Field, Object, Reference, leaves
+from kfuzz.corpora.partition_keys import own_keys
+from kfuzz.corpora.partitioners import changed_rows
+from kfuzz.corpora.programs import Target, To
+from kfuzz.corpora.shaping import FieldsDrawn
+from kfuzz.corpora.workload import HASHING, KEY_FORMS, Timestamps, Topic, Values, Workload, program_of
+from kfuzz.corpora.writers import seed_of
+from kfuzz.errors import UsageError
+from kfuzz.forms import Wrong, nearest
+from kfuzz.kafka import INT32_MAX
+
+# Topics of a space must agree about these keys of a workload, which decide the bytes of keys.
+AGREED = ("cardinality", "size", "form", "schema", "references", "message", "framing", "schema_id", "texts", "fields")
+
+
+# The kinds of changes, as in rounds.pxd.
+SNAPSHOT, CREATE, UPDATE, DELETE, TOMBSTONE = range(5)
+
+
+def key_seed_of(topic: Topic, seed: int) -> int:
+    """The seed of the topic's keys; ``seed`` is that of the workload."""
+    space = topic.keys.space
+    return seed_of(seed, topic.name) if space is None else seed_of(seed, "space", space)
+
+
+def references_of(values: Values) -> Iterator[tuple[str, To]]:
+    """The references of values, each with its field's name or path."""
+    if values.schema:
+        yield from ((path, drawn.reference) for path, drawn in values.drawn if drawn.reference)
+    elif values.kind in ("json", "cdc"):
+        added = (field for one in values.cycle.added for field in one.fields)
+        for field in leaves((*cast("tuple[Field, ...]", values.fields), *added)):
+            if isinstance(field, Reference):
+                yield field.name, field
+
+
+def related(workload: Workload, name: str) -> Workload:
+    """``workload`` with the targets of all references. ``UsageError`` if topics do not go together."""
+    spaces: dict[str, Topic] = {}
+    for topic in workload.topics:
+        if topic.keys.space is not None:
+            _check_space(spaces.setdefault(topic.keys.space, topic), topic, name)
+    return replace(
+        workload,
+        topics=tuple(_referring(workload, topic, f"{name}: topics[{at}]") for at, topic in enumerate(workload.topics)),
+    )
+
+
+def _check_space(first: Topic, topic: Topic, name: str) -> None:
+    for key in AGREED:
+        one, other = getattr(first.keys, key), getattr(topic.keys, key)
+        if one != other:
+            key = "type or kind" if key == "form" else key
+            raise UsageError(
+                f"{name}: the topics {first.name} and {topic.name} have the key space {topic.keys.space!r} and differ "
+                f"in keys.{key}; give both the same, or another space"
+            )
+
+
+def _referring(workload: Workload, topic: Topic, place: str) -> Topic:
+    for path, drawn in topic.keys.fields:
+        if drawn.reference:
+            raise UsageError(f"{place}.keys.fields: {path} is a reference; keys have none, give both topics one space")
+    values = topic.values
+    if not any(True for _ in references_of(values)):
+        return topic
+    at = f"{place}.values.fields"
+
+    def found(to: To, path: str) -> Target:
+        return _target(workload, to, f"{at}: the reference {path}")
+
+    if values.schema:
+        pairs = ((path, one.reference, one) for path, one in values.drawn)
+        fields: FieldsDrawn = tuple(
+            (path, replace(one, reference=replace(to, target=found(to, path))) if to else one)
+            for path, to, one in pairs
+        )
+        values = replace(values, fields=fields)
+    else:
+        values = replace(values, fields=_resolved(cast("tuple[Field, ...]", values.fields), found))
+    if values.changes:
+        added = tuple(replace(one, fields=_resolved(one.fields, found)) for one in values.changes.added)
+        values = replace(values, changes=replace(values.changes, added=added))
+    try:
+        program_of(values, topic.keys)
+    except Wrong as wrong:
+        raise UsageError(wrong.sentence(f"{place}.values")) from None
+    return replace(topic, values=values)
+
+
+def _resolved(fields: Sequence[Field], found: Callable[[To, str], Target]) -> tuple[Field, ...]:
+    made: list[Field] = []
+    for field in fields:
+        if isinstance(field, Object):
+            field = replace(field, fields=_resolved(field.fields, found))
+        elif isinstance(field, Reference):
+            field = replace(field, target=found(field, field.name))
+        made.append(field)
+    return tuple(made)
+
+
+def referred(workload: Workload, to: To) -> Topic | None:
+    """The topic that a reference names; of a space it is the first one."""
+    by_space = (topic for topic in workload.topics if topic.keys.space == to.space and not topic.is_own)
+    by_name = (topic for topic in workload.topics if topic.name == to.topic)
+    return next(by_name if to.space is None else by_space, None)
+
+
+def _target(workload: Workload, to: To, place: str) -> Target:
+    if (to.topic is None) == (to.space is None):
+        raise UsageError(f"{place} must have one of topic and space; name one of them")
+    other = referred(workload, to)
+    if other is None and to.target is not None:
+        # A sample of one topic is made, and its target was found with the others.
+        return to.target
+    if other is None:
+        what, names = "topic", [topic.name for topic in workload.topics]
+        if to.space is not None:
+            what, names = "space", [topic.keys.space for topic in workload.topics if topic.keys.space]
+        near = nearest(str(to.topic or to.space), names) or f"there is {', '.join(names[:20]) or 'none'}"
+        raise UsageError(f"{place} is to the {what} {to.topic or to.space!r}, which the workload lacks; {near}")
+    keys = other.keys
+    for what, remedy in (
+        ("is one of Kafka's own topics", "name another topic") if other.is_own else ("", ""),
+        ("has no keys", "lower its keys.null_share") if keys.null_share == 1 else ("", ""),
+        ("has keys with a schema, which no field holds", "leave out its keys.schema") if keys.schema else ("", ""),
+    ):
+        if what:
+            raise UsageError(f"{place} is to {other.name}, which {what}; {remedy}")
+    room = {"int": INT32_MAX + 1, "digits": 10 ** min(keys.size.min, 18)}.get(keys.form, 2 * keys.cardinality)
+    beyond = min(keys.cardinality, room - keys.cardinality)
+    if beyond < 1 and (to.dangling or to.lag_ms):
+        raise UsageError(
+            f"{place} may dangle, but all keys of this size or type are keys of {other.name}; lower its "
+            "keys.cardinality or make its keys longer"
+        )
+    made = Target(
+        seed=key_seed_of(other, workload.seed),
+        form=KEY_FORMS.index(keys.form),
+        is_number=keys.form in ("int", "long"),
+        size=keys.size,
+        cardinality=keys.cardinality,
+        beyond=beyond,
+        dangling=round(to.dangling * 10**9),
+    )
+    return made if to.lag_ms is None else _lagging(made, other, to.lag_ms, place)
+
+
+def _lagging(target: Target, other: Topic, lag_ms: int, place: str) -> Target:
+    times = other.timestamps
+    usual = Timestamps(type=times.type, start=times.start, records_per_second=times.records_per_second)
+    if len(set(times.hour_weights)) == 1 and not times.burst_every_s:
+        usual = replace(
+            usual,
+            hour_weights=times.hour_weights,
+            burst_length_s=times.burst_length_s,
+            burst_factor=times.burst_factor,
+            late_ms=times.late_ms,
+        )
+    if other.keys.kind != "sequential" or other.keys.partitioner in HASHING or times != usual:
+        raise UsageError(
+            f"{place} has lag_ms, so {other.name} must write its keys in turn at a steady rate; set its keys.kind to "
+            '"sequential" without a partitioner, leave out its hours, bursts, jitter, late records and end, or remove '
+            "lag_ms"
+        )
+    if isinstance(times.start, str):
+        # It is found again when the start is known.
+        return target
+    clock, partitions = clock_of(times), other.partitions
+    rate, each = clock.pieces[0].rate, clock.units_per_offset
+    longest_ms = -(-target.cardinality // partitions) * each // rate + 1
+    return replace(
+        target,
+        start_ms=times.start + lag_ms,
+        longest_ms=longest_ms,
+        rate=rate,
+        units_per_offset=each,
+        partitions=partitions,
+    )
+
+
+def rows_of(topic: Topic, key_seed: int, partition: int) -> int:
+    """The number of rows that a partition with changes of rows has."""
+    if topic.keys.partitioner in HASHING:
+        return len(own_keys(topic.keys, key_seed, topic.partitions, partition)) // 4
+    return -(-(topic.keys.cardinality - partition) // topic.partitions)
+
+
+def schedule_seed(topic: Topic, key_seed: int, *partition: int) -> int:
+    """The seed of the order in which a partition's rows change; without ``partition``, that of the topic's rows."""
+    return seed_of(key_seed, topic.name, "changes", *partition)
+
+
+def changes_at(topic: Topic, key_seed: int, partition: int, offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """The key's number and the kind of change (of ``rounds.pxd``) of each of these offsets."""
+    rows = rows_of(topic, key_seed, partition)
+    made = changed_rows(rows, schedule_seed(topic, key_seed, partition), topic.values.cycle.updates, offsets)
+    if topic.keys.partitioner in HASHING:
+        own = memoryview(own_keys(topic.keys, key_seed, topic.partitions, partition)).cast("I")
+        return [(own[row], kind) for row, kind in made]
+    return [(row * topic.partitions + partition, kind) for row, kind in made]
