@@ -148,7 +148,7 @@ class _Envelope(FieldsWriter):
                 kind = "boolean"
             case Key():
                 kind = {"int": "int32", "long": "int64"}.get(self._key_type, kind)
-            case Reference(target=programs.Target(is_number=True)):
+            case Reference(target=programs.Target(form=form)) if form in programs.NUMBER_FORMS:
                 kind = "int64"
         return {"type": kind, "optional": is_added or field.null_share > 0, "field": field.name}
 

@@ -90,8 +90,9 @@ def _keys_there(planned: TopicPlan, needed: int, key_seed: int) -> tuple[float, 
     with needs("it needs NumPy and PyArrow; pip install 'kfuzz[corpus]'"):
         from kfuzz.corpora.distributions import different_keys, own_shares
 
-    own = own_shares(topic, key_seed, dict.fromkeys(range(topic.partitions), count))
-    keys = different_keys(topic.keys, planned.records_per_topic, own if topic.keys.partitioner in HASHING else [])[0]
+    partitions = range(topic.partitions if topic.keys.partitioner in HASHING else 0)
+    own = own_shares(topic, key_seed, dict.fromkeys(partitions, count))
+    keys = different_keys(topic.keys, planned.records_per_topic, own)[0]
     return min(1.0, keys / topic.keys.cardinality), False
 
 
@@ -104,7 +105,7 @@ def _has_all(topic: Topic) -> bool:
 
 def _rows(planned: TopicPlan, key_seed: int) -> dict[str, Any]:
     topic, count = planned.topic, planned.offsets_per_partition
-    updates = topic.values.cycle.updates
+    updates = topic.values.changes.updates
     cycle = updates + 3
     live = keys = tombstones = left = 0
     is_exact = True

@@ -510,7 +510,7 @@ def _schema_headers(topic: Topic) -> int:
 
 def _value_nulls(topic: Topic) -> float:
     """The share of null values."""
-    tombstones = topic.values.cycle.tombstone_share if topic.values.is_changes else topic.values.tombstone_share
+    tombstones = topic.values.changes.tombstone_share if topic.values.is_changes else topic.values.tombstone_share
     return topic.values.null_share + (1 - topic.keys.null_share) * tombstones
 
 

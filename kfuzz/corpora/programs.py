@@ -42,6 +42,8 @@ BY_CHANGE: Final = 1
 CHOICES_MAX: Final = 1 << 32
 VALUE_BYTES_MAX: Final = 8 << 20
 TEXTS_BYTES_MAX: Final = 64 << 20
+# The places of int and long in KEY_FORMS.
+NUMBER_FORMS: Final = (2, 3)
 STEPS_MAX: Final = 20_000
 RECURSION_MAX: Final = 3
 NUMBER_MAX: Final = (1 << 53) - 1
@@ -72,7 +74,6 @@ class Target:
 
     seed: int = 0
     form: int = 0
-    is_number: bool = False
     size: Range = Range(10, 10)
     cardinality: int = 1
     beyond: int = 1
@@ -82,6 +83,11 @@ class Target:
     rate: int = 0
     units_per_offset: int = 1
     partitions: int = 1
+
+    @property
+    def is_number(self) -> bool:
+        """Whether keys are numbers in a field."""
+        return self.form in NUMBER_FORMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from kfuzz.corpora.partition_keys import own_keys
 from kfuzz.corpora.partitioners import changed_rows
 from kfuzz.corpora.programs import Target, To
 from kfuzz.corpora.shaping import FieldsDrawn
-from kfuzz.corpora.workload import HASHING, KEY_FORMS, Timestamps, Topic, Values, Workload, program_of
+from kfuzz.corpora.workload import HASHING, KEY_FORMS, Topic, Values, Workload, program_of
 from kfuzz.corpora.writers import seed_of
 from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong, nearest
@@ -40,7 +40,7 @@ def references_of(values: Values) -> Iterator[tuple[str, To]]:
     if values.schema:
         yield from ((path, drawn.reference) for path, drawn in values.drawn if drawn.reference)
     elif values.kind in ("json", "cdc"):
-        added = (field for one in values.cycle.added for field in one.fields)
+        added = (field for one in values.changes.added for field in one.fields)
         for field in leaves((*cast("tuple[Field, ...]", values.fields), *added)):
             if isinstance(field, Reference):
                 yield field.name, field
@@ -90,7 +90,7 @@ def _referring(workload: Workload, topic: Topic, place: str) -> Topic:
         values = replace(values, fields=fields)
     else:
         values = replace(values, fields=_resolved(cast("tuple[Field, ...]", values.fields), found))
-    if values.changes:
+    if values.is_changes:
         added = tuple(replace(one, fields=_resolved(one.fields, found)) for one in values.changes.added)
         values = replace(values, changes=replace(values.changes, added=added))
     try:
@@ -149,7 +149,6 @@ def _target(workload: Workload, to: To, place: str) -> Target:
     made = Target(
         seed=key_seed_of(other, workload.seed),
         form=KEY_FORMS.index(keys.form),
-        is_number=keys.form in ("int", "long"),
         size=keys.size,
         cardinality=keys.cardinality,
         beyond=beyond,
@@ -159,17 +158,10 @@ def _target(workload: Workload, to: To, place: str) -> Target:
 
 
 def _lagging(target: Target, other: Topic, lag_ms: int, place: str) -> Target:
-    times = other.timestamps
-    usual = Timestamps(type=times.type, start=times.start, records_per_second=times.records_per_second)
-    if len(set(times.hour_weights)) == 1 and not times.burst_every_s:
-        usual = replace(
-            usual,
-            hour_weights=times.hour_weights,
-            burst_length_s=times.burst_length_s,
-            burst_factor=times.burst_factor,
-            late_ms=times.late_ms,
-        )
-    if other.keys.kind != "sequential" or other.keys.partitioner in HASHING or times != usual:
+    times, partitions = other.timestamps, other.partitions
+    clock = clock_of(times)
+    is_steady = len(clock.pieces) == 1 and not times.jitter_ms and not times.late_share and times.end is None
+    if other.keys.kind != "sequential" or other.keys.partitioner in HASHING or not is_steady:
         raise UsageError(
             f"{place} has lag_ms, so {other.name} must write its keys in turn at a steady rate; set its keys.kind to "
             '"sequential" without a partitioner, leave out its hours, bursts, jitter, late records and end, or remove '
@@ -178,7 +170,6 @@ def _lagging(target: Target, other: Topic, lag_ms: int, place: str) -> Target:
     if isinstance(times.start, str):
         # It is found again when the start is known.
         return target
-    clock, partitions = clock_of(times), other.partitions
     rate, each = clock.pieces[0].rate, clock.units_per_offset
     longest_ms = -(-target.cardinality // partitions) * each // rate + 1
     return replace(
@@ -206,7 +197,7 @@ def schedule_seed(topic: Topic, key_seed: int, *partition: int) -> int:
 def changes_at(topic: Topic, key_seed: int, partition: int, offsets: Sequence[int]) -> list[tuple[int, int]]:
     """The key's number and the kind of change (of ``rounds.pxd``) of each of these offsets."""
     rows = rows_of(topic, key_seed, partition)
-    made = changed_rows(rows, schedule_seed(topic, key_seed, partition), topic.values.cycle.updates, offsets)
+    made = changed_rows(rows, schedule_seed(topic, key_seed, partition), topic.values.changes.updates, offsets)
     if topic.keys.partitioner in HASHING:
         own = memoryview(own_keys(topic.keys, key_seed, topic.partitions, partition)).cast("I")
         return [(own[row], kind) for row, kind in made]

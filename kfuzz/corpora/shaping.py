@@ -299,7 +299,7 @@ class Shaper(Builder):
 
     def _refer(self, path: str, to: To, high: float | None, most: int, form: dict[str, Any]) -> None:
         """Add a key of another topic: a number up to ``high``, or a text."""
-        target = to.target or Target(is_number=high is not None)
+        target = to.target or Target(form=0 if high is None else programs.NUMBER_FORMS[0])
         if "[]" in path:
             raise wrong(path, "reference", "is repeated in a record", "name a field that is not in an array or a map")
         if target.is_number != (high is not None):

@@ -268,7 +268,7 @@ cdef class Synthesiser(Writers):
         if topic.values.is_changes:
             self.is_changes = True
             self.schedule = to_schedule(rows_of(topic, self.key_seed, self.partition),
-                                        schedule_seed(topic, self.key_seed, self.partition), topic.values.cycle.updates)
+                                        schedule_seed(topic, self.key_seed, self.partition), topic.values.changes.updates)
             self.row_seed = schedule_seed(topic, self.key_seed)
         if self.key_kind == KEYS_ZIPF:
             self.zipf_table = (zipf.table_of(topic.keys.cardinality, topic.keys.exponent) if self.own is None else

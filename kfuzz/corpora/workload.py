@@ -175,7 +175,7 @@ class Values(Schemed):
     file: Annotated[str | None, FILE_NAME] = None
     content: Annotated[str | None, TEXT] = None
     draw: Annotated[str | None, choice("weight", "turn")] = None
-    changes: Annotated[Changes | None, table_of(Changes)] = None
+    changes: Annotated[Changes, table_of(Changes)] = Changes()
 
     @property
     def is_written(self) -> bool:
@@ -187,11 +187,6 @@ class Values(Schemed):
         """Whether each value is a change of a row."""
         return self.kind == "cdc"
 
-    @property
-    def cycle(self) -> Changes:
-        """How rows change, also if the workload leaves it out."""
-        return self.changes or Changes()
-
 
 def program_of(side: Keys | Values, keys: Keys) -> Program | None:
     """The program that writes these values or keys of records with ``keys``; None if they have only sizes."""
@@ -202,7 +197,7 @@ def program_of(side: Keys | Values, keys: Keys) -> Program | None:
     if side.kind == "json":
         return json_values.program(cast("tuple[Field, ...]", side.fields))
     if side.is_changes:
-        return changes.program(cast("tuple[Field, ...]", side.fields), side.cycle, keys.form)
+        return changes.program(cast("tuple[Field, ...]", side.fields), side.changes, keys.form)
     return json_values.payload_program(side.content or "", side.draw)
 
 
@@ -558,10 +553,10 @@ def _check_values(values: Values, place: str) -> None:
 def _check_changes(topic: Topic, place: str) -> None:
     values, keys = topic.values, topic.keys
     if not values.is_changes:
-        if values.changes:
+        if values.changes != Changes():
             raise UsageError(f'{place}.values.changes needs the kind "cdc", not "{values.kind}"; set kind or remove it')
         return
-    added = tuple(field for one in values.cycle.added for field in one.fields)
+    added = tuple(field for one in values.changes.added for field in one.fields)
     check_fields((*cast("tuple[Field, ...]", values.fields), *added), f"{place}.values.fields")
     for field in json_values.leaves((*cast("tuple[Field, ...]", values.fields), *added)):
         if isinstance(field, json_values.Timestamp) or (isinstance(field, json_values.Reference) and field.lag_ms):
@@ -681,6 +676,9 @@ def _is_table(value: object) -> bool:
 
 def _items(value: Any) -> list[tuple[str, Any]]:
     found = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, Values) and not value.is_changes:
+        # As before there were any.
+        found = [one for one in found if one[0] != "changes"]
     return [(name, one) for name, one in found if one != () and one is not None and not isinstance(one, Target)]
 
 
