@@ -30,11 +30,12 @@ from kfuzz.corpora.json_values import (
     Key,
     Object,
     Reference,
+    Timestamp,
     quoted,
 )
 from kfuzz.corpora.programs import Program
 from kfuzz.corpora.quantities import LABEL, Range
-from kfuzz.forms import BOOLEAN, ListOf, integer, table_of
+from kfuzz.forms import BOOLEAN, ListOf, Wrong, integer, table_of
 
 # Debezium's envelope; texts with @ stand for what differs.
 ENVELOPE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("debezium.json").read_text())
@@ -61,7 +62,7 @@ class Changes:
     each other in one transaction of the database (0: without transaction metadata). ``added`` are changes of the table.
     """
 
-    updates: Annotated[int, integer(0, 1 << 20)] = 8
+    updates: Annotated[int, integer(0, 10_000)] = 8
     schema_part: Annotated[bool, BOOLEAN] = False
     transaction_records: Annotated[int, integer(0, 1 << 20)] = 0
     table: Annotated[str, LABEL] = "rows"
@@ -104,6 +105,13 @@ class _Envelope(FieldsWriter):
             self.ahead += b"null"
         else:
             self.since(1, self._transaction, b"null")
+
+    def field(self, field: Field) -> None:
+        """Add the value of a field. ``Wrong`` for a field that a change before could not have had."""
+        if isinstance(field, Timestamp) or (isinstance(field, Reference) and field.lag_ms is not None):
+            problem = f"has the field {field.name!r}, which depends on the time, and rows on their changes only"
+            raise Wrong(problem, "remove it or its lag_ms")
+        super().field(field)
 
     def _count(self, first: int, divide: int = 1, modulo: int = 0) -> None:
         numbers = Range(first, first)

@@ -30,11 +30,11 @@ def predicted(plan: Plan, planned: TopicPlan) -> dict[str, Any]:
     return found
 
 
-def _is_plain(topic: Topic) -> bool:
-    """Whether each offset has a record with a key and a value that is not a change."""
-    values = topic.values
-    shares = (topic.keys.null_share, topic.transactions.share, topic.adversarial.share, topic.compaction.segments)
-    return not any(shares) and not (values.null_share or values.tombstone_share or values.is_changes)
+def _has_all(topic: Topic) -> bool:
+    """Whether each offset has a record with a key."""
+    return not any(
+        (topic.keys.null_share, topic.transactions.share, topic.adversarial.share, topic.compaction.segments)
+    )
 
 
 def _joined(plan: Plan, planned: TopicPlan, path: str, to: To) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def _joined(plan: Plan, planned: TopicPlan, path: str, to: To) -> dict[str, Any]
     assert target is not None
     assert other is not None
     theirs = next(one for one in plan.topics if one.topic.name == other.name)
-    made = program_of(topic.values, topic.keys)
+    values = topic.values
+    made = program_of(values, topic.keys)
     steps = made.steps if made else ()
     times, count = topic.timestamps, planned.offsets_per_partition
-    is_exact = _is_plain(topic) and not any(
-        one.kind == BRANCH or (one.kind == REFERENCE and one.null_share) for one in steps
-    )
+    is_exact = _has_all(topic) and not (values.null_share or values.tombstone_share or values.is_changes)
+    is_exact &= not any(one.kind == BRANCH or (one.kind == REFERENCE and one.null_share) for one in steps)
     # Records before the first key that a lag allows dangle too.
     before, needed = 0, target.cardinality
     if target.rate:
@@ -80,27 +80,21 @@ def _joined(plan: Plan, planned: TopicPlan, path: str, to: To) -> dict[str, Any]
 def _keys_there(planned: TopicPlan, needed: int, key_seed: int) -> tuple[float, bool]:
     """The share of the first ``needed`` keys that a topic has, and whether it is exact."""
     topic, count = planned.topic, planned.offsets_per_partition
-    if topic.values.is_changes:
+    is_sequential, hashes = topic.keys.kind == "sequential", topic.keys.partitioner in HASHING
+    if topic.values.is_changes or (is_sequential and hashes):
         rows = [rows_of(topic, key_seed, at) for at in range(topic.partitions)]
         there = sum(min(one, count) for one in rows) / sum(rows)
-        return there, there == 1
-    if topic.keys.kind == "sequential" and topic.keys.partitioner not in HASHING:
+        return there, there == 1 and (topic.values.is_changes or _has_all(topic))
+    if is_sequential:
         there = min(1.0, count * topic.partitions / needed)
         return there, there == 1 and _has_all(topic)
     with needs("it needs NumPy and PyArrow; pip install 'kfuzz[corpus]'"):
         from kfuzz.corpora.distributions import different_keys, own_shares
 
-    partitions = range(topic.partitions if topic.keys.partitioner in HASHING else 0)
+    partitions = range(topic.partitions if hashes else 0)
     own = own_shares(topic, key_seed, dict.fromkeys(partitions, count))
     keys = different_keys(topic.keys, planned.records_per_topic, own)[0]
     return min(1.0, keys / topic.keys.cardinality), False
-
-
-def _has_all(topic: Topic) -> bool:
-    """Whether each offset has a record with a key."""
-    return not (
-        topic.keys.null_share or topic.transactions.share or topic.adversarial.share or topic.compaction.segments
-    )
 
 
 def _rows(planned: TopicPlan, key_seed: int) -> dict[str, Any]:

@@ -198,12 +198,6 @@ def field_definitions() -> dict[str, Any]:
     return {"field": {"oneOf": found}}
 
 
-def leaves(fields: Sequence[Field]) -> Iterator[Field]:
-    """The fields that are no objects, also those in objects."""
-    for field in fields:
-        yield from leaves(field.fields) if isinstance(field, Object) else [field]
-
-
 def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
     """Raise ``UsageError`` for what concerns several keys of ``fields``; ``place`` is their place in the workload."""
     if depth > DEPTH_MAX:

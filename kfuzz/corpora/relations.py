@@ -5,16 +5,15 @@ A key is a number first, its rank. The seed of its space makes bytes of it, so a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from kfuzz.corpora.clock import clock_of
-from kfuzz.corpora.json_values import Field, Object, Reference, leaves
+from kfuzz.corpora.json_values import Field, Object, Reference
 from kfuzz.corpora.partition_keys import own_keys
 from kfuzz.corpora.partitioners import changed_rows
 from kfuzz.corpora.programs import Target, To
-from kfuzz.corpora.shaping import FieldsDrawn
 from kfuzz.corpora.workload import HASHING, KEY_FORMS, Topic, Values, Workload, program_of
 from kfuzz.corpora.writers import seed_of
 from kfuzz.errors import UsageError
@@ -25,6 +24,8 @@ from kfuzz.kafka import INT32_MAX
 AGREED = ("cardinality", "size", "form", "schema", "references", "message", "framing", "schema_id", "texts", "fields")
 
 
+# Takes the name of a reference, and returns the same kind of thing.
+Change = Callable[[str, Any], Any]
 # The kinds of changes, as in rounds.pxd.
 SNAPSHOT, CREATE, UPDATE, DELETE, TOMBSTONE = range(5)
 
@@ -35,15 +36,38 @@ def key_seed_of(topic: Topic, seed: int) -> int:
     return seed_of(seed, topic.name) if space is None else seed_of(seed, "space", space)
 
 
-def references_of(values: Values) -> Iterator[tuple[str, To]]:
+def references_of(values: Values) -> list[tuple[str, To]]:
     """The references of values, each with its field's name or path."""
+    found: list[tuple[str, To]] = []
+
+    def noted(path: str, to: To) -> To:
+        found.append((path, to))
+        return to
+
+    _mapped(values, noted)
+    return found
+
+
+def _mapped(values: Values, change: Change) -> Values:
+    """``values`` with each reference as ``change`` returns it."""
     if values.schema:
-        yield from ((path, drawn.reference) for path, drawn in values.drawn if drawn.reference)
-    elif values.kind in ("json", "cdc"):
-        added = (field for one in values.changes.added for field in one.fields)
-        for field in leaves((*cast("tuple[Field, ...]", values.fields), *added)):
-            if isinstance(field, Reference):
-                yield field.name, field
+        pairs = ((path, one, one.reference) for path, one in values.drawn)
+        drawn = ((path, replace(one, reference=change(path, to)) if to else one) for path, one, to in pairs)
+        return replace(values, fields=tuple(drawn))
+    if values.kind not in ("json", "cdc"):
+        return values
+    added = tuple(replace(one, fields=_inside(one.fields, change)) for one in values.changes.added)
+    fields = _inside(cast("tuple[Field, ...]", values.fields), change)
+    return replace(values, fields=fields, changes=replace(values.changes, added=added))
+
+
+def _inside(fields: Sequence[Field], change: Change) -> tuple[Field, ...]:
+    made: list[Field] = []
+    for field in fields:
+        if isinstance(field, Object):
+            field = replace(field, fields=_inside(field.fields, change))
+        made.append(change(field.name, field) if isinstance(field, Reference) else field)
+    return tuple(made)
 
 
 def related(workload: Workload, name: str) -> Workload:
@@ -73,42 +97,17 @@ def _referring(workload: Workload, topic: Topic, place: str) -> Topic:
     for path, drawn in topic.keys.fields:
         if drawn.reference:
             raise UsageError(f"{place}.keys.fields: {path} is a reference; keys have none, give both topics one space")
-    values = topic.values
-    if not any(True for _ in references_of(values)):
-        return topic
-    at = f"{place}.values.fields"
 
-    def found(to: To, path: str) -> Target:
-        return _target(workload, to, f"{at}: the reference {path}")
+    def found(path: str, to: To) -> To:
+        return replace(to, target=_target(workload, to, f"{place}.values.fields: the reference {path}"))
 
-    if values.schema:
-        pairs = ((path, one.reference, one) for path, one in values.drawn)
-        fields: FieldsDrawn = tuple(
-            (path, replace(one, reference=replace(to, target=found(to, path))) if to else one)
-            for path, to, one in pairs
-        )
-        values = replace(values, fields=fields)
-    else:
-        values = replace(values, fields=_resolved(cast("tuple[Field, ...]", values.fields), found))
-    if values.is_changes:
-        added = tuple(replace(one, fields=_resolved(one.fields, found)) for one in values.changes.added)
-        values = replace(values, changes=replace(values.changes, added=added))
+    values = _mapped(topic.values, found)
     try:
-        program_of(values, topic.keys)
+        if values != topic.values:
+            program_of(values, topic.keys)
     except Wrong as wrong:
         raise UsageError(wrong.sentence(f"{place}.values")) from None
     return replace(topic, values=values)
-
-
-def _resolved(fields: Sequence[Field], found: Callable[[To, str], Target]) -> tuple[Field, ...]:
-    made: list[Field] = []
-    for field in fields:
-        if isinstance(field, Object):
-            field = replace(field, fields=_resolved(field.fields, found))
-        elif isinstance(field, Reference):
-            field = replace(field, target=found(field, field.name))
-        made.append(field)
-    return tuple(made)
 
 
 def referred(workload: Workload, to: To) -> Topic | None:

@@ -540,7 +540,8 @@ def _check_values(values: Values, place: str) -> None:
     if values.kind in ("json", "cdc"):
         if not values.fields:
             raise UsageError(f'{place}.fields is empty; list fields, such as {{ name = "id", type = "counter" }}')
-        check_fields(cast("tuple[Field, ...]", values.fields), f"{place}.fields")
+        added = (field for one in values.changes.added for field in one.fields)
+        check_fields((*cast("tuple[Field, ...]", values.fields), *added), f"{place}.fields")
     if values.is_written:
         try:
             program_of(values, Keys())
@@ -556,14 +557,6 @@ def _check_changes(topic: Topic, place: str) -> None:
         if values.changes != Changes():
             raise UsageError(f'{place}.values.changes needs the kind "cdc", not "{values.kind}"; set kind or remove it')
         return
-    added = tuple(field for one in values.changes.added for field in one.fields)
-    check_fields((*cast("tuple[Field, ...]", values.fields), *added), f"{place}.values.fields")
-    for field in json_values.leaves((*cast("tuple[Field, ...]", values.fields), *added)):
-        if isinstance(field, json_values.Timestamp) or (isinstance(field, json_values.Reference) and field.lag_ms):
-            raise UsageError(
-                f"{place}.values: the field {field.name!r} depends on the time, and a row is only a matter of its "
-                "changes; remove the field or its lag_ms"
-            )
     # The offset decides which row changes for the how-manieth time.
     for key, is_wrong in (
         ("keys.null_share", keys.null_share),

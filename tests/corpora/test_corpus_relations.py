@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -20,40 +21,20 @@ from kfuzz.corpora.workload import Workload, parse
 from kfuzz.records import Record
 from kfuzz.storage import Target
 
-CUSTOMERS = """
-[[topics]]
-name = "customers"
-partitions = 2
-keys = {{ kind = "sequential", cardinality = 100, {keys} }}
-[topics.values]
-kind = "cdc"
-fields = [
-  {{ name = "id", type = "key" }},
-  {{ name = "version", type = "counter" }},
-  {{ name = "address", type = "object", fields = [{{ name = "zip", type = "integer", max = 99999, null_share = 0.3 }}] }},
-]
-[topics.values.changes]
-updates = 2
-table = "customers"
-transaction_records = 4
-schema_part = {schema_part}
-added = [{{ round = 2, fields = [{{ name = "vip", type = "boolean" }}] }}]
-"""
-ORDERS = """
-[[topics]]
-name = "orders"
-partitions = 3
-keys = {{ kind = "sequential", size = 12 }}
-values = {{ kind = "json", fields = [{{ name = "customer", type = "reference", {to} }}] }}
-"""
+FOLDER = Path(__file__).parent
+PARTS = tomllib.loads((FOLDER / "relations.toml").read_text())
 
 
-def workload_of(text: str, size: str = "640KiB", segment: str = "64KiB") -> Workload:
-    return parse(f'size = "{size}"\nsegment_bytes = "{segment}"\nseed = 7\n{text}', "w.toml")
+def workload_of(text: str, size: str = "640KiB") -> Workload:
+    return decided(parse(f'size = "{size}"\nsegment_bytes = "64KiB"\nseed = 7\n{text}', "w.toml", FOLDER))
 
 
-def customers(keys: str = 'space = "people"', schema_part: str = "false", more: str = "") -> str:
-    return CUSTOMERS.format(keys=keys, schema_part=schema_part) + more
+def customers(keys: str = 'space = "people"', schema_part: str = "false", compacted: int = 0) -> str:
+    return str(PARTS["customers"]).format(keys=keys, schema_part=schema_part, compacted=compacted)
+
+
+def orders(to: str) -> str:
+    return str(PARTS["orders"]).format(to=to)
 
 
 def records(workload: Workload, topic: str) -> dict[int, list[Record]]:
@@ -72,24 +53,29 @@ def predicted(workload: Workload, topic: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("keys", ["null_share = 0", 'partitioner = "murmur2"', 'type = "long"'])
 def test_a_join_gives_the_predicted_counts(keys: str) -> None:
-    workload = workload_of(customers(keys) + ORDERS.format(to='topic = "customers", dangling = 0.0123'))
+    workload = workload_of(customers(keys) + orders('topic = "customers", dangling = 0.0123'))
     there = {one.key for each in records(workload, "customers").values() for one in each}
     assert len(there) == 100
     found: Counter[bool] = Counter()
-    orders = records(workload, "orders").values()
-    for each in orders:
+    made = records(workload, "orders").values()
+    for each in made:
         for one in each:
             key = json.loads(one.value or b"")["customer"]
             found[(key.to_bytes(8, "big") if isinstance(key, int) else key.encode()) in there] += 1
     [told] = predicted(workload, "orders")["references"]
-    assert told == {"field": "customer", "to": "customers", "matching": found[True], "dangling": found[False], "exact": True}
-    assert found[False] == sum(len(each) * 123 // 10_000 for each in orders)
+    assert told == {
+        "field": "customer",
+        "to": "customers",
+        "matching": found[True],
+        "dangling": found[False],
+        "exact": True,
+    }
+    assert found[False] == sum(len(each) * 123 // 10_000 for each in made)
 
 
 def test_references_with_a_lag_name_keys_that_were_written_before() -> None:
-    text = '[[topics]]\nname = "a"\npartitions = 2\nkeys = { kind = "sequential" }\n[topics.timestamps]\nrecords_per_second = 333\n'
-    workload = workload_of(text + ORDERS.format(to='topic = "a", lag_ms = 900'))
-    written = {one.key: one.timestamp for each in records(workload, "a").values() for one in each}
+    workload = workload_of(PARTS["written"] + orders('topic = "written", lag_ms = 900'))
+    written = {one.key: one.timestamp for each in records(workload, "written").values() for one in each}
     first = 1_700_000_000_000 + 900
     gaps, early = [], 0
     for each in records(workload, "orders").values():
@@ -105,34 +91,16 @@ def test_references_with_a_lag_name_keys_that_were_written_before() -> None:
 
 
 def test_topics_of_a_space_have_the_same_keys_and_may_refer_to_each_other() -> None:
-    topic = '[[topics]]\nname = "{}"\nkeys = {{ cardinality = 40, space = "s" }}\nvalues = {{ kind = "json", fields = [{{ name = "r", type = "reference", topic = "{}" }}] }}\n'
-    workload = workload_of(topic.format("a", "b") + topic.format("b", "a") + '[[topics]]\nname = "c"\nkeys.cardinality = 40\n')
+    workload = workload_of(PARTS["circle"])
     keys = {name: {one.key for each in records(workload, name).values() for one in each} for name in "abc"}
     named = {json.loads(one.value or b"")["r"].encode() for one in records(workload, "a")[0]}
     assert keys["a"] == keys["b"] == named
     assert not keys["a"] & keys["c"]
 
 
-@pytest.mark.parametrize("schema", ["avsc", "proto", "schema.json"])
-def test_fields_of_schemas_refer_to_keys(tmp_path: Path, schema: str) -> None:
-    texts = {
-        "avsc": '{"type": "record", "name": "O", "fields": [{"name": "who", "type": "string"}, {"name": "n", "type": "long"}]}',
-        "proto": 'syntax = "proto3"; message O { string who = 1; int64 n = 2; }',
-        "schema.json": '{"type": "object", "properties": {"who": {"type": "string"}, "n": {"type": "integer"}}, "required": ["who", "n"]}',
-    }
-    (tmp_path / f"o.{schema}").write_text(texts[schema])
-    fields = 'who = { reference = { topic = "a" } }, n = { reference = { topic = "b", dangling = 0.1 } }'
-    text = f"""[[topics]]
-name = "a"
-keys.cardinality = 50
-[[topics]]
-name = "b"
-keys = {{ type = "long", cardinality = 50 }}
-[[topics]]
-name = "o"
-values = {{ schema = "o.{schema}", fields = {{ {fields} }} }}
-"""
-    workload = decided(parse(f'size = "256KiB"\nsegment_bytes = "64KiB"\n{text}', "w", tmp_path))
+@pytest.mark.parametrize("suffix", ["avsc", "proto", "schema.json"])
+def test_fields_of_schemas_refer_to_keys(suffix: str) -> None:
+    workload = workload_of(PARTS["schemas"].format(suffix=suffix), "256KiB")
     decode = decoder_of(workload.topics[2].values)
     made = [json.loads(decode(one.value or b"", 0, b"\0")) for one in records(workload, "o")[0]]
     there = {one.key.decode() for one in records(workload, "a")[0] if one.key}
@@ -193,7 +161,7 @@ def test_each_change_begins_with_the_row_that_the_one_before_left(tmp_path: Path
 
 def test_compaction_leaves_the_last_change_of_each_key() -> None:
     whole = workload_of(customers())
-    cleaned = workload_of(customers(more="[topics.compaction]\nsegments = 3\n"))
+    cleaned = workload_of(customers(compacted=3))
     end = 3 * Plan(whole)[0].offsets
     for partition, each in records(whole, "customers").items():
         last = {one.key: one.offset for one in each if one.offset < end}
@@ -216,7 +184,7 @@ def test_the_schema_part_has_the_fields_of_the_row() -> None:
 
 
 def test_a_larger_corpus_begins_with_the_smaller_one() -> None:
-    text = customers(more="[topics.compaction]\nsegments = 2\n") + ORDERS.format(to='topic = "customers", dangling = 0.1')
+    text = customers(compacted=2) + orders('topic = "customers", dangling = 0.1')
     small, large = workload_of(text), workload_of(text, "1MiB")
     end = Plan(small).topics[0].first_offset(2)
     for topic in ("customers", "orders"):
