@@ -267,8 +267,9 @@ cdef class Synthesiser(Writers):
             self.key_count = <uint64_t> len(self.own) // 4
         if topic.values.is_changes:
             self.is_changes = True
-            self.schedule = to_schedule(rows_of(topic, self.key_seed, self.partition),
-                                        schedule_seed(topic, self.key_seed, self.partition), topic.values.changes.updates)
+            seed = schedule_seed(topic, self.key_seed, self.partition)
+            rows = rows_of(topic, self.key_seed, self.partition)
+            self.schedule = to_schedule(rows, seed, topic.values.changes.updates)
             self.row_seed = schedule_seed(topic, self.key_seed)
         if self.key_kind == KEYS_ZIPF:
             self.zipf_table = (zipf.table_of(topic.keys.cardinality, topic.keys.exponent) if self.own is None else
@@ -391,11 +392,12 @@ cdef class Synthesiser(Writers):
         cdef range_t key_size = self.key_size
         cdef uint64_t key_seed = self.key_seed
         cdef uint64_t key_count = self.key_count
-        cdef bint is_plain = (self.key_kind == KEYS_UNIFORM and self.key_form == KEY_LETTERS and self.own_keys == NULL
-                              and self.key_writer is None and not self.is_changes)
         cdef bint has_times = self.jitter_ms != 0 or self.late_share != 0
         cdef bint has_headers = self.has_headers
         cdef bint is_written = self.is_written
+        cdef bint is_changes = self.is_changes
+        cdef bint is_plain = (self.key_kind == KEYS_UNIFORM and self.key_form == KEY_LETTERS and self.own_keys == NULL
+                              and self.key_writer is None and not is_changes)
         cdef record_t *r = self.drawn
         now_ms = turn_to(&self.clock, self.offset)
         units, rate, piece_end_ms = self.clock.units, rate_of(&self.clock), self.clock.piece_end_ms
@@ -423,7 +425,7 @@ cdef class Synthesiser(Writers):
             r.timestamp = now_ms
             if has_times:
                 r.timestamp += self.measure_time(r)
-            if self.is_changes and self.kind_of_change(r, i) == TOMBSTONE:
+            if is_changes and self.kind_of_change(r, i) == TOMBSTONE:
                 r.value_size = -1
             if is_written and r.value_size >= 0:
                 self.write_value(r, i)
@@ -480,7 +482,9 @@ cdef class Synthesiser(Writers):
 
     cdef inline uint64_t rank_of(self, uint64_t row) noexcept nogil:
         """The number of the key of the partition's row."""
-        return row * <uint64_t> self.partitions + <uint64_t> self.partition if self.own_keys == NULL else self.own_keys[row]
+        if self.own_keys != NULL:
+            return self.own_keys[row]
+        return row * <uint64_t> self.partitions + <uint64_t> self.partition
 
     cdef int64_t measure_time(self, record_t *r) noexcept nogil:
         """The ms that jitter and lateness add to a record's timestamp."""
