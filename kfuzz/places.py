@@ -216,9 +216,10 @@ def _above(place: str) -> list[str]:
 def _has_other_names(path: Path) -> bool:
     """Whether segments in a folder have other names than a broker's: in tiered storage, or packed.
 
-    The first folder with segments decides.
+    The first folder with segments decides, in the order of names.
     """
     for folder, inner, names in os.walk(path):
+        inner.sort()
         if found := [*filter(None, map(SEGMENT.fullmatch, names))]:
             return any(one[1] is None for one in found)
         if len(Path(folder).parts) - len(path.parts) > 2:

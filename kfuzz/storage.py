@@ -21,11 +21,13 @@ import shutil
 import stat
 import tempfile
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
@@ -63,6 +65,10 @@ COPY_BYTES = 4 << 20
 READ_BYTES_MAX = 256 << 20
 # How long a file system may take for an answer, or for the next piece of a file.
 ANSWER_S_MAX = 60
+# After a call without an answer, or an interrupt: how long the next calls may take, which only clean up, and for how
+# long that holds.
+HURRIED_ANSWER_S_MAX = 1
+HURRY_S = 30
 # Listings wait for the network or the disk, so many run at a time, on any number of cores.
 LISTERS = 16
 
@@ -228,7 +234,7 @@ def in_parallel(
     if jobs == 1:
         yield from ((argument, function(argument)) for argument in arguments)
         return
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool, _hurry_at_end():
         waiting: deque[tuple[A, Future[T]]] = deque()
         try:
             for argument in arguments:
@@ -254,7 +260,7 @@ def as_they_end(
     if jobs == 1:
         yield from map(function, arguments)
         return
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool, _hurry_at_end():
         running: set[Future[T]] = set()
         try:
             for argument in arguments:
@@ -461,7 +467,7 @@ class RemoteTarget(Target):
         path = self.path(directory)
         with self.explained("read", directory):
             try:
-                entries = _within(self._fs.ls, path, detail=True)
+                entries = self._fs.ls(path, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 entries = []
         for entry in entries:
@@ -496,7 +502,7 @@ class RemoteTarget(Target):
         with self.explained("read", name):
             try:
                 path = self.path(name)
-                with _within(self._fs.open, path, "rb", block_size=COPY_BYTES, cache_type="none") as file:
+                with self._fs.open(path, "rb", block_size=COPY_BYTES, cache_type="none") as file:
                     while piece := _within(file.read, COPY_BYTES):
                         with writing(tempfile.gettempdir()):
                             copy.write(piece)
@@ -523,6 +529,9 @@ class RemoteTarget(Target):
             self._fs.rm_file(self.path(name))
 
     def remove_directory(self, name: str) -> None:
+        # One folder at a time, because a call has little time.
+        for inner in self.list(name).directories:
+            self.remove_directory(f"{name}/{inner}" if name else inner)
         with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
             self._fs.rm(self.path(name), recursive=True)
 
@@ -532,7 +541,7 @@ class RemoteTarget(Target):
         """Whether the file system can abandon an upload, as those of object stores can."""
         from fsspec.asyn import AsyncFileSystem
 
-        return isinstance(self._fs, AsyncFileSystem)
+        return isinstance(self._fs.inner, AsyncFileSystem)
 
     def default_jobs(self, *, reading: bool = False) -> int:
         # Reading first copies a segment to a temporary file, which needs room. And the packages of some file systems do
@@ -610,12 +619,12 @@ class _RemoteStage(Stage):
     def _open(self, name: str) -> Any:
         path = self._target.path(name)
         if self._target.has_multipart():
-            file = self._fs.open(path, "wb", block_size=PART_BYTES, autocommit=False)
+            file = _Patient(self._fs.open(path, "wb", block_size=PART_BYTES, autocommit=False))
             self._staged.append((name, file))
             return file
         temporary = self._temporary_path(path)
         self._staged.append((name, temporary))
-        return self._fs.open(temporary, "wb")
+        return _Patient(self._fs.open(temporary, "wb"))
 
     def _temporary_path(self, path: str) -> str:
         directory, _, base = path.rpartition("/")
@@ -647,12 +656,27 @@ class _RemoteStage(Stage):
         for _, content in self._staged:
             if not isinstance(content, bytes | str):
                 # The destructor would complete the upload, unless the file counts as closed.
-                content.closed = True
+                content.inner.closed = True
                 with contextlib.suppress(Exception):
                     content.discard()
         for temporary in self._temporary:
             with contextlib.suppress(Exception):
                 self._fs.rm_file(temporary)
+
+
+class _Patient:
+    """A file system of fsspec, or a file of it. Its methods raise ``TimeoutError`` if they take too long."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(_within, getattr(self.inner, name))
+
+
+_unanswered: Final[set[Future[Any]]] = set()
+# By thread, and for all threads under None.
+_hurried_until_s: Final[dict[int | None, float]] = {}
 
 
 def _within(ask: Callable[..., T], *what: Any, **how: Any) -> T:
@@ -661,12 +685,37 @@ def _within(ask: Callable[..., T], *what: Any, **how: Any) -> T:
 
     def run() -> None:
         try:
-            answer.set_result(ask(*what, **how))
+            said = partial(answer.set_result, ask(*what, **how))
         except BaseException as error:
-            answer.set_exception(error)
+            said = partial(answer.set_exception, error)
+        # Nobody may wait for it any longer.
+        if answer.set_running_or_notify_cancel():
+            said()
 
+    _unanswered.add(answer)
     threading.Thread(target=run, daemon=True).start()
-    return answer.result(ANSWER_S_MAX)
+    try:
+        with _hurry_at_end():
+            until_s = max(_hurried_until_s.get(one, 0) for one in (None, threading.get_ident()))
+            return answer.result(HURRIED_ANSWER_S_MAX if time.monotonic() < until_s else ANSWER_S_MAX)
+    finally:
+        _unanswered.discard(answer)
+
+
+@contextlib.contextmanager
+def _hurry_at_end() -> Iterator[None]:
+    """If the block ends without an answer, its thread gives the next calls little time. If it is interrupted, all do,
+    and none waits any longer.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, TimeoutError, UsageError) as error:
+        is_interrupted = isinstance(error, KeyboardInterrupt)
+        if is_interrupted or isinstance(error.__cause__ or error, TimeoutError):
+            _hurried_until_s[None if is_interrupted else threading.get_ident()] = time.monotonic() + HURRY_S
+        for answer in [*_unanswered] if is_interrupted else ():
+            answer.cancel()
+        raise
 
 
 def _refused(what: str, error: Exception) -> UsageError:
@@ -699,4 +748,4 @@ def _file_system(uri: str) -> tuple[Any, str]:
     # Some packages ask the store here.
     except Exception as error:
         raise _refused(f"{uri} cannot be opened", error) from error
-    return fs, str(root)
+    return _Patient(fs), str(root)

@@ -1,9 +1,12 @@
-"""Fill a Parquet table from Kafka log segments on Spark, and check that every record has arrived.
+"""Fill a table from Kafka log segments on Spark, and check that every record has arrived.
 
 python spark_jobs/lake_ingest.py --out out/lake
+python spark_jobs/lake_ingest.py --out out/delta --format delta
+python spark_jobs/lake_ingest.py --out out/iceberg --format iceberg
 spark-submit --master spark://host:7077 spark_jobs/lake_ingest.py --out /shared/lake --size 100GiB
 
-It generates a corpus in OUT/corpus, reads its logs as a DataFrame, and writes OUT/table, partitioned by topic and day.
+It generates a corpus in OUT/corpus, reads its logs as a DataFrame, and writes OUT/table: Parquet or Delta, partitioned
+by topic and day, or Parquet files that PyIceberg (pip install 'pyiceberg[sql-sqlite]') adds to an Iceberg table.
 Then it aggregates the table by segment, and compares counts, offsets and sums with the corpus' manifest. Exit code 1
 means that they differ. docs/dataframes.md explains the columns.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,30 +34,56 @@ from kfuzz.spark.source import register
 from kfuzz.units import parse_size
 
 WORKLOAD = Path(__file__).parent / "workloads" / "mixed.toml"
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+DELTA_SETTINGS = (
+    # Spark has it.
+    "--exclude-packages org.slf4j:slf4j-api "
+    "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension "
+    "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
+)
 KEYS = ("topic", "partition", "segment")
 SUMS = ("records", "first_offset", "last_offset", "sum_of_offsets", "newest_ms", "control_records")
 
 
-def ingest(log: DataFrame, table: str) -> None:
-    """Write the records to a Parquet table with a folder for each topic and day."""
+def ingest(log: DataFrame, table: str, kind: str = "parquet") -> None:
+    """Write the records to a table with a folder for each topic and day; for Iceberg, to the files of a table."""
+    if kind == "iceberg":
+        log.write.parquet(table)
+        _iceberg(table).add_files([str(path) for path in sorted(Path(table).glob("*.parquet"))])
+        return
     # A record of magic 0 has no timestamp, and so no day.
     day = F.to_date("timestamp").alias("day")
-    log.select("*", day).write.partitionBy("topic", "day").parquet(table)
+    log.select("*", day).write.format(kind).partitionBy("topic", "day").save(table)
 
 
-def sums_of_table(spark: SparkSession, table: str) -> DataFrame:
+def _iceberg(table: str) -> Any:
+    """The Iceberg table of the files in ``table``. Its catalog is a file beside them."""
+    import pyarrow.dataset as ds
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    around = Path(table).parent
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{around}/catalog.db", warehouse=f"file://{around}/iceberg")
+    catalog.create_namespace_if_not_exists("kafka")
+    return catalog.create_table_if_not_exists("kafka.log", ds.dataset(table, format="parquet").schema)
+
+
+def open_table(spark: SparkSession, table: str, kind: str = "parquet") -> DataFrame:
+    """The table as its own reader gives it."""
+    if kind != "iceberg":
+        return spark.read.format(kind).load(table)
+    wanted = (*KEYS, "offset", "timestamp", "control")
+    return spark.createDataFrame(_iceberg(table).scan(selected_fields=wanted).to_arrow())
+
+
+def sums_of_table(table: DataFrame) -> DataFrame:
     """The counts of each segment in the table."""
-    return (
-        spark.read.parquet(table)
-        .groupBy(*KEYS)
-        .agg(
-            F.count("*").alias("records"),
-            F.min("offset").alias("first_offset"),
-            F.max("offset").alias("last_offset"),
-            F.sum("offset").alias("sum_of_offsets"),
-            F.max(F.unix_millis("timestamp")).alias("newest_ms"),
-            F.count_if("control").alias("control_records"),
-        )
+    return table.groupBy(*KEYS).agg(
+        F.count("*").alias("records"),
+        F.min("offset").alias("first_offset"),
+        F.max("offset").alias("last_offset"),
+        F.sum("offset").alias("sum_of_offsets"),
+        F.max(F.unix_millis("timestamp")).alias("newest_ms"),
+        F.count_if("control").alias("control_records"),
     )
 
 
@@ -100,11 +130,16 @@ def run(options: argparse.Namespace) -> int:
     # Starting a session takes seconds, so refuse first what cannot be planned or written.
     require_writable(options.out, directory=True)
     Plan(workload, str(options.workload))
+    if options.format == "delta":
+        # spark-submit takes these options itself.
+        os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--packages {DELTA} {DELTA_SETTINGS} pyspark-shell")
     with session_of_ours(options.master, "kfuzz lake ingest") as spark:
         register(spark)
         generate(spark, workload, corpus, name=str(options.workload))
-        ingest(spark.read.format("kafka-log").load(str(corpus)), str(table))
-        found = sums_of_table(spark, str(table)).cache()
+        # PyIceberg does not read the older type of timestamps.
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        ingest(spark.read.format("kafka-log").load(str(corpus)), str(table), options.format)
+        found = sums_of_table(open_table(spark, str(table), options.format)).cache()
         for row in found.groupBy("topic").agg(F.sum("records").alias("records")).orderBy("topic").collect():
             print(f"{row.topic}: {row.records} records")
         wrong = differences(found, sums_of_manifest(spark, str(corpus)))
@@ -121,6 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="example: python spark_jobs/lake_ingest.py --out out/lake --size 64MiB",
     )
     parser.add_argument("--out", type=local_path, required=True, help="a new directory that all executors share")
+    parser.add_argument("--format", choices=("parquet", "delta", "iceberg"), default="parquet", help="of the table")
     parser.add_argument("--workload", type=local_path, default=WORKLOAD, help="a workload in TOML (default: mixed)")
     parser.add_argument("--size", default="16MiB", help="uncompressed size of the corpus (default: %(default)s)")
     parser.add_argument("--master", help="Spark master (default: that of spark-submit, otherwise local[*])")

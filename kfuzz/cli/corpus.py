@@ -12,6 +12,7 @@ import click
 
 from kfuzz.cli import options, replay
 from kfuzz.cli.console import PATH, Group, Place, echo_json, progress, say
+from kfuzz.cli.opening import log_at
 from kfuzz.client.address import Access, Address, Security
 from kfuzz.client.cluster import ClusterFailed, asked
 from kfuzz.client.protocol import BrokerError, ConnectionLost
@@ -23,11 +24,12 @@ from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.workload import Workload, load
-from kfuzz.errors import UsageError
+from kfuzz.errors import UsageError, needs
 from kfuzz.storage import LocalTarget, Target
 from kfuzz.units import counted, date, show_size
 
 if TYPE_CHECKING:
+    from kfuzz.client.copying import Live
     from kfuzz.corpora.statistics import Check
 
 
@@ -195,7 +197,7 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("directory", type=PATH)
+@click.argument("directory", metavar="DIRECTORY|URI")
 @click.option("--log-dir", type=PATH, help="A directory of log.dirs of a broker that is stopped.")
 @options.bootstrap("; without --log-dir, the topics are created there and no file is touched")
 @options.connection
@@ -206,7 +208,7 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
 @options.dry_run
 @options.as_json
 def install(
-    directory: Path,
+    directory: str,
     log_dir: Path | None,
     bootstrap: Address | None,
     security: Security,
@@ -226,7 +228,7 @@ def install(
     """
     if (bootstrap is None) == (log_dir is None):
         raise click.UsageError("give either --bootstrap to create the topics, or --log-dir to install their records")
-    corpus = installation.open_finished(directory)
+    corpus = installation.open_finished(click.get_current_context().with_resource(log_at(directory)))
     if log_dir is None:
         assert bootstrap
         topics = installation.topic_settings(corpus)
@@ -247,6 +249,48 @@ def install(
         echo_json({"log_dir": str(log_dir), "dry_run": dry_run, **asdict(done), "notes": told})
         return
     say(*summary.installed(corpus.out, log_dir, done, dry_run=dry_run), *(f"note: {line}" for line in told))
+
+
+@command.command()
+@click.argument("path", metavar="[FILE|DIR]", required=False)
+@options.live
+@options.topics
+@options.schemas
+@click.option("--anonymous", is_flag=True, help="Replace the names of topics and fields, and all texts.")
+@options.as_json
+def learn(
+    path: str | None,
+    live: Live | None,
+    topics: str,
+    places: tuple[str, ...],
+    registry: str | None,
+    anonymous: bool,
+    as_json: bool,
+) -> None:
+    """Write a workload like a log: a log directory, a partition folder, a segment, or topics of a broker.
+
+    It has the log's keys, sizes, batches, codecs, producers, transactions, headers, times and JSON fields, in numbers.
+    No text of six bytes or more is copied, except the names of topics and fields. Comments say what is not as in the
+    log. Values with schemas are decoded as by kfuzz cat, and become JSON.
+
+    \b
+    Examples:
+      kfuzz corpus learn /var/lib/kafka/data --topics orders > orders.toml
+      kfuzz corpus learn orders-0 --anonymous > w.toml
+      kfuzz corpus learn --bootstrap 127.0.0.1:9092 --topics 'orders*' > w.toml
+    """
+    with needs("kfuzz corpus learn needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
+        from kfuzz.corpora import learning
+    with log_at(path, live, topics=topics) as place, progress("MiB read", None, quiet=as_json) as set_done:
+        learned = learning.learn(
+            place,
+            topics=topics,
+            anonymous=anonymous,
+            schemas=options.schemas_of(place, places, registry),
+            is_decoded=bool(places or registry),
+            set_done=lambda done: set_done(done >> 20),
+        )
+    echo_json(learned) if as_json else click.echo(learning.toml(learned), nl=False)
 
 
 @command.command()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import PATH, Word, progress
+from kfuzz.cli.console import Word, progress
+from kfuzz.cli.opening import log_at
 from kfuzz.cli.sending import sending_options
 from kfuzz.replay import Report, Settings, find_parts, parse_speed, replay
 
@@ -15,13 +14,13 @@ MB = 1_000_000
 
 
 @click.command("replay")
-@click.argument("directory", type=PATH)
+@click.argument("directory", metavar="DIRECTORY|URI")
 @click.option("--speed", type=Word("speed", parse_speed), help="Follow the timestamps of the log: 1x, 10x.")
 @click.option("--loop", is_flag=True, help="Send the log again and again, until --duration or --records ends it.")
 @click.option("--convert", is_flag=True, help="Rewrite batches that a broker refuses: gaps, old formats, …")
 @options.limits
 @sending_options("the replay", "directory", retries=10, reconnects=20, transactional_id="kfuzz-replay")
-def command(directory: Path, topics: str, settings: Settings, quiet: bool) -> tuple[Report, str]:
+def command(directory: str, topics: str, settings: Settings, quiet: bool) -> tuple[Report, str]:
     """Send the batches of a corpus, or of any Kafka log directory, to a broker.
 
     Batches are sent as they are, each partition in its order. Transactions are committed and aborted as in the log.
@@ -34,8 +33,9 @@ def command(directory: Path, topics: str, settings: Settings, quiet: bool) -> tu
       kfuzz corpus replay out/corpus --bootstrap 127.0.0.1:9092 --rate 20MB/s --duration 5m --loop
       kfuzz corpus replay /var/lib/kafka/data/orders-0 --bootstrap 127.0.0.1:9092 --topic orders=copy --speed 10x
     """
-    parts = find_parts(directory, topics=topics)
-    total = None if settings.loop else -(-sum(part.size for part in parts) // MB)
-    with progress("replaying, MB", total, quiet=quiet) as set_done:
-        report = replay(parts, settings, set_done=lambda done: set_done(done // MB))
-    return report, str(directory)
+    with log_at(directory) as path:
+        parts = find_parts(path, topics=topics)
+        total = None if settings.loop else -(-sum(part.size for part in parts) // MB)
+        with progress("replaying, MB", total, quiet=quiet) as set_done:
+            report = replay(parts, settings, set_done=lambda done: set_done(done // MB))
+    return report, directory

@@ -18,7 +18,7 @@ from kfuzz.text import printable
 from kfuzz.units import counted, parse_moment, utc_text
 
 # The columns with times in milliseconds.
-TIMES = ("since", "timestamp", "commitTimestamp", "maxTimestampMs")
+TIMES = ("since", "timestamp", "commitTimestamp", "maxTimestampMs", "oldest", "newest")
 
 
 def _moment(text: str) -> int:
@@ -224,6 +224,28 @@ def producers(path: str, notes: Any, topics: str, whole: bool) -> Any:
         for one in partition_state(partition, notes, whole=whole).to_json(partition[0])
     ]
     return {"producers": found}, [], False
+
+
+@_verb(
+    "*",
+    topics="topic partitions segments bytes percent",
+    partitions="topic partition first_offset end_offset segments bytes oldest newest",
+)
+@options.topics
+def partitions(path: str, notes: Any, topics: str) -> Any:
+    """Show what each topic and each partition holds: first offset, end offset, segments, bytes and times.
+
+    The largest topics come first. Kafka's own topics are there too. oldest is the newest time of the first segment, by
+    which a broker deletes it; newest is that of the last one.
+
+    \b
+    Examples:
+      kfuzz state partitions /var/lib/kafka/data
+      kfuzz state partitions /var/lib/kafka/data --topics orders --json
+    """
+    from kfuzz.logs.sizes import sizes
+
+    return sizes(path, notes, topics), [], False
 
 
 @_verb(

@@ -133,6 +133,8 @@ class Link:
         self._in = bytearray()
         self._sent: deque[_Sent] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
+        # How many were woken and have not continued yet. Otherwise a quick caller could take all room again and again.
+        self._promised = 0
         self._numbers = 0
         self._flushing = self._writing = False
 
@@ -272,15 +274,20 @@ class Link:
         if take is not None:
             self._sent.append(_Sent(number, time.monotonic() + self.timeout_s, take))
         self._out.extend(memoryview(piece).cast("B") for piece in pieces if len(piece))
-        # Requests of one round of the loop go out in one call.
-        if not self._flushing and not self._writing:
+        if self._flushing or self._writing:
+            return
+        if len(self._sent) < 2:
+            # Another round of the loop costs as much as the call.
+            self._flush()
+        else:
+            # Requests of one round of the loop go out in one call.
             self._flushing = True
             self._loop.call_soon(self._flush)
 
     def has_room(self) -> bool:
-        """Whether another request may be sent now."""
+        """Whether another request may be sent now. Callers who were woken, and have not continued yet, come first."""
         return (
-            len(self._sent) < self.in_flight
+            len(self._sent) + self._promised < self.in_flight
             and len(self._out) < 3 * self.in_flight
             and self.muted_until <= time.monotonic()
         )
@@ -296,7 +303,10 @@ class Link:
             return
         waiting = self._loop.create_future()
         self._waiting.append(waiting)
-        await waiting
+        try:
+            await waiting
+        finally:
+            self._promised -= waiting.done() and not waiting.cancelled()
 
     def wake(self, count: int | None = None) -> None:
         """Wake so many of the callers who wait for room; all of them without a number."""
@@ -305,6 +315,7 @@ class Link:
             waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(None)
+                self._promised += 1
                 count -= 1
 
     def expire(self) -> None:
@@ -358,13 +369,14 @@ class Link:
                 self._loop.add_writer(self._socket, self._flush)
             return
         except OSError as error:
-            self.lose(why(error))
+            # The caller of `send` has not finished yet.
+            self._loop.call_soon(self.lose, why(error))
             return
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._socket)
-        if len(self._sent) < self.in_flight:
-            self.wake(self.in_flight - len(self._sent))
+        if (free := self.in_flight - len(self._sent) - self._promised) > 0:
+            self.wake(free)
 
     def _transmit(self) -> int:
         assert self._socket is not None

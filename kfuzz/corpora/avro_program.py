@@ -10,11 +10,9 @@ from fastavro import parse_schema
 from kfuzz.corpora import programs
 from kfuzz.corpora.quantities import Range
 from kfuzz.corpora.shaping import INT64_MAX, INT64_MIN, NAME_BYTES, Schemed, Shaper, varint, wrong
-from kfuzz.documents import load_json
-from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong
 from kfuzz.kafka import INT32_MAX
-from kfuzz.text import foreign_text
+from kfuzz.schemas.avro import schema_of
 
 DAY_MS: Final = 86_400_000
 # Logical types that hold the record's timestamp: times, divided by, modulo.
@@ -33,19 +31,10 @@ DIGITS_MAX: Final = 18
 
 
 def compiled(side: Schemed, made: Shaper) -> None:
-    """Add the steps of the schema. ``Wrong`` if it is no Avro schema, or one that cannot be generated."""
+    """Add the steps of the schema. ``Wrong`` if it cannot be generated."""
     known: dict[str, Any] = {}
-    schema: Any = None
-    try:
-        for name, text in side.texts:
-            given = load_json(text, name) if text.lstrip()[:1] in ("{", "[", '"') else text.strip()
-            schema = parse_schema(given, named_schemas=known)
-    except UsageError as error:
-        raise Wrong(f"cannot be read: {error}", "correct it, or name another file") from None
-    # fastavro raises errors of many classes.
-    except Exception as error:
-        reason = foreign_text(f"{type(error).__name__}: {error}", bytes_max=300)
-        raise Wrong(f"is not an Avro schema ({reason})", "correct it, or name another file") from None
+    for name, text in side.texts:
+        schema = parse_schema(schema_of(text, name), named_schemas=known)
     made.text_form = made.number_form = programs.ZIGZAG
     made.encoded = _text
     _Compiler(made, known).add(schema, "")
@@ -72,20 +61,11 @@ class _Compiler:
             # A type inside a type.
             self.add(kind, path)
         elif kind in ("record", "error"):
-            made.inside(schema["name"], path, lambda first: self.record(schema, first))
+            made.inside(schema["name"], path, partial(self.record, schema))
         elif kind == "enum":
             made.enum(path, {symbol: varint(at) for at, symbol in enumerate(schema["symbols"])})
         elif kind in ("array", "map"):
-            inner = schema["items" if kind == "array" else "values"]
-            count = made.count_of(path)
-
-            def item() -> None:
-                if kind == "map":
-                    made.ahead += varint(NAME_BYTES)
-                    made.unique()
-                self.add(inner, f"{path}[]")
-
-            made.loop(count, item, form=programs.ZIGZAG)
+            made.loop(made.count_of(path), partial(self.item, schema, path), form=programs.ZIGZAG)
             made.ahead += b"\0"
         else:
             self.single(kind, schema, path)
@@ -94,25 +74,21 @@ class _Compiler:
         for one in schema["fields"]:
             self.add(one["type"], f"{path}.{one['name']}" if path else one["name"])
 
+    def item(self, schema: Any, path: str) -> None:
+        if schema["type"] == "map":
+            self.made.ahead += varint(NAME_BYTES)
+            self.made.unique()
+        self.add(schema.get("items", schema.get("values")), f"{path}[]")
+
     def union(self, schemas: list[Any], path: str) -> None:
-        made = self.made
         if not schemas:
             raise Wrong(f"has a union of nothing at {path or 'its top'}", "give it a type")
-        places = [(varint(at), one) for at, one in enumerate(schemas)]
-        nulls = [text for text, one in places if _name(one) == "null"]
-        others = [(text, one) for text, one in places if _name(one) != "null"]
-        weights = dict(made.weights(path, [_name(one) for _, one in others])) if len(others) > 1 else {}
-        branches = [
-            (weights.get(_name(one), 0) if weights else 1, text, partial(self.add, one, path)) for text, one in others
-        ]
-        if not others:
-            made.ahead += nulls[0]
-        elif not nulls:
-            made.branch(branches)
-        elif len(others) == 1:
-            made.optional(path, nulls[0], others[0][0], branches[0][2])
+        branches = {_name(one): (varint(at), partial(self.add, one, path)) for at, one in enumerate(schemas)}
+        null = branches.pop("null", (None, None))[0]
+        if branches:
+            self.made.union(path, branches, null)
         else:
-            made.optional(path, nulls[0], b"", lambda: made.branch(branches))
+            self.made.ahead += null or b""
 
     def single(self, kind: str, schema: dict[str, Any], path: str) -> None:
         made = self.made
@@ -144,8 +120,7 @@ class _Compiler:
         elif kind == "string":
             made.text(path)
         elif kind == "bytes":
-            sizes = made.at(path, "size").size or Range(8, 16)
-            made.add(programs.RAW, 5 + sizes.max, numbers=sizes, form=programs.ZIGZAG)
+            made.raw(path)
         elif kind == "fixed":
             made.add(programs.RAW, size, numbers=Range(size, size), form=programs.NO_LENGTH)
 
@@ -162,6 +137,4 @@ class _Compiler:
 
 def _name(schema: Any) -> str:
     """The name of a branch of a union."""
-    if isinstance(schema, dict):
-        return str(schema.get("name") or schema["type"])
-    return str(schema)
+    return str(schema.get("name") or schema["type"]) if isinstance(schema, dict) else str(schema)

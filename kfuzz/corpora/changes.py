@@ -168,7 +168,7 @@ class _Envelope(FieldsWriter):
             self.flush(always=True)
             self._inside = begin, len(self.steps), self.most - most, self.mean - mean
         else:
-            self.most += self._inside[2]
+            self.grow(self._inside[2])
             self.mean += self._inside[3]
             self.key_fields *= 2
         begin, end, *_ = self._inside

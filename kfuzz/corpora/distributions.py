@@ -56,7 +56,11 @@ def weighed(weights: tuple[tuple[str, int], ...]) -> dict[str, float]:
 
 
 def drawn(values: Range) -> Distribution:
-    """The probability that a range's draw, ``min + floor(span · u^skew)``, is at most a value."""
+    """The probability that a range's draw is at most a value: of ``min + floor(span · u^skew)``, or of weights."""
+    if values.weights:
+        shown = np.array([number for number, _ in values.weights], np.int64)
+        shares = np.array([0, *values.limits], np.float64) / BITS
+        return lambda at: np.asarray(shares[np.searchsorted(shown, at, side="right")])
     span = np.uint64(values.max - values.min + 1)
     shift = np.uint64(32)
 

@@ -2,6 +2,7 @@
 # is in integers.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+from cpython.bytes cimport PyBytes_AS_STRING
 
 from kfuzz.wire.io.cursor cimport kfuzz_be64
 from kfuzz.wire.io.sink cimport put_int32, put_int64
@@ -15,10 +16,17 @@ cdef enum:
     KEY_LONG = 3
     KEY_UUID = 4
 
+# As COLUMN in kfuzz.corpora.quantities.
+cdef struct column_t:
+    uint64_t limit
+    int64_t number
+
 cdef struct range_t:
     int64_t low
     uint64_t span
-    int skew
+    int skew                         # 0: the numbers are in the table
+    const column_t *table
+    int32_t half                     # of the table
 
 cdef inline uint64_t cell(uint64_t seed, uint64_t at) noexcept nogil:
     return nth(seed, at + 1)
@@ -42,13 +50,25 @@ cdef inline uint64_t skewed(uint32_t u, uint64_t span, int skew) noexcept nogil:
     return span * power >> 32
 
 cdef inline int64_t draw(const range_t *r, uint32_t u) noexcept nogil:
-    return r.low if r.span == 1 else r.low + <int64_t> skewed(u, r.span, r.skew)
+    if r.span == 1:
+        return r.low
+    return r.low + <int64_t> skewed(u, r.span, r.skew) if r.skew else pick(r.table, r.half, u)
+
+# The first number of the table whose limit is above ``u``. The steps have no branches to predict.
+cdef inline int64_t pick(const column_t *c, int32_t half, uint64_t u) noexcept nogil:
+    while half > 0:
+        c += half if u >= c[half - 1].limit else 0
+        half >>= 1
+    return c.number
 
 cdef inline range_t to_range(object value):
     cdef range_t r
     r.low = value.min
     r.span = value.max - value.min + 1
     r.skew = value.skew
+    # kfuzz.corpora.quantities keeps these bytes.
+    r.table = <const column_t *> PyBytes_AS_STRING(value.table)
+    r.half = <int32_t> (len(value.table) // sizeof(column_t) // 2)
     return r
 
 # A random number of 32 bits is below the result with probability ``share``.

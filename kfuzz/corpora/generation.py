@@ -21,6 +21,7 @@ from kfuzz.corpora.labels import LABELS
 from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, success_text
 from kfuzz.corpora.locks import Lock, is_lock, owned
 from kfuzz.corpora.manifest import Manifest, Row, require_pyarrow, write_manifest
+from kfuzz.corpora.own_remote import remote_paths
 from kfuzz.corpora.plan import Plan, decided
 from kfuzz.corpora.prediction import predict
 from kfuzz.corpora.resolution import resolve
@@ -100,7 +101,7 @@ def claimed(
 ) -> Iterator[Lock]:
     """Own ``target`` while the block runs, see ``locks.owned``. If :func:`inspect` refuses it, it stays untouched."""
     inspect(target, plan.workload, overwrite=overwrite, resume=resume)
-    with owned(target, [MANIFEST, LABELS, *plan.directories()], break_lock=break_lock) as lock:
+    with owned(target, [MANIFEST, LABELS, *plan.directories(), *_beside(plan.workload)], break_lock=break_lock) as lock:
         yield lock
 
 
@@ -376,12 +377,18 @@ def _check_room(target: Target, workload: Workload, there: int = 0) -> None:
         )
 
 
+def _beside(workload: Workload) -> list[str]:
+    """The directories with files of segments in remote storage, and of the ones after them."""
+    return list(dict.fromkeys(path.rpartition("/")[0] for path in remote_paths(workload)))
+
+
 def _remove(target: Target) -> None:
     """Remove the corpus in ``target``, and no other file."""
-    topics = {topic.name: topic.partitions for topic in held_workload(target).topics}
+    held = held_workload(target)
+    topics = {topic.name: topic.partitions for topic in held.topics}
     own = [name for name in target.list().directories if _is_partition(name, topics)]
     target.remove(SUCCESS)
-    for directory in (MANIFEST, LABELS, ROWS, *own):
+    for directory in (MANIFEST, LABELS, ROWS, *own, *_beside(held)):
         target.remove_directory(directory)
 
 

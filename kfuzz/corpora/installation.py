@@ -23,6 +23,7 @@ from kfuzz.corpora.verification import Corpus, check_whole
 from kfuzz.corpora.workload import MIB
 from kfuzz.errors import UsageError
 from kfuzz.files import (
+    ELSEWHERE,
     cannot_write,
     local_path,
     open_regular,
@@ -350,6 +351,8 @@ def _check_place(corpus: Corpus, partitions: list[_Partition], log_dir: Path, co
             f"{log_dir}: the corpus takes {show_size(copied)}, but {free} B are free there; free space there"
             + ("" if link else ", or add --link if both are on one file system")
         )
+    if link and any(one.source.is_relative_to(folder) for one in partitions for folder in ELSEWHERE):
+        raise UsageError(f"{corpus.out} is not on this machine, so nothing can be linked; leave out --link")
     for one in partitions if link else []:
         here, there = one.source.stat(), (one.target if one.target.is_dir() else log_dir).stat()
         if here.st_dev != there.st_dev:
@@ -402,9 +405,11 @@ def _undo_of(path: Path) -> Callable[[], object]:
 
 
 def _size_of(path: Path) -> int:
-    """The size of a regular file; ``NotRegular`` for a link or anything else."""
-    with open_regular(path) as file:
-        return os.fstat(file.fileno()).st_size
+    """The size of a regular file, which is not fetched for that; ``NotRegular`` for a link or anything else."""
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        open_regular(path).close()
+    return found.st_size
 
 
 def _stage(source: Path, staged: Path, link: bool, crc: int | None) -> None:

@@ -6,21 +6,18 @@ import json
 from functools import partial
 from typing import Any, Final
 
-from jsonschema.validators import validator_for
-from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import specification_with
+from referencing.jsonschema import DRAFT7
 
 from kfuzz.corpora import programs
 from kfuzz.corpora.programs import NUMBER_MAX
 from kfuzz.corpora.quantities import LABELS_MAX, Range
 from kfuzz.corpora.shaping import ITEMS_MAX, Schemed, Shaper
-from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES
+from kfuzz.corpora.words import NAMES
 from kfuzz.documents import load_json
-from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong
+from kfuzz.schemas.checked import registry_of
 
-DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 # Parts of 2026-01-31T08:00:00.000Z: where each begins, and its size.
 DATES: Final = {"date-time": (0, 24), "date": (0, 10), "time": (11, 13)}
 # A schema without a type has the type of the first of these that it has.
@@ -32,19 +29,12 @@ TYPES: Final = {
 
 
 def compiled(side: Schemed, made: Shaper) -> None:
-    """Add the steps of the schema. ``Wrong`` if it is no JSON Schema, or one that cannot be generated."""
-    try:
-        *others, schema = [load_json(text, name) for name, text in side.texts]
-        validator_for(schema, validator_for({"$schema": DRAFT})).check_schema(schema)
-    except UsageError as error:
-        raise Wrong(f"cannot be read: {error}", "correct it, or name another file") from None
-    except Exception as error:
-        raise Wrong(f"is not a JSON Schema ({str(error).splitlines()[0]})", "correct it") from None
-    named = schema.get("$schema", DRAFT) if isinstance(schema, dict) else DRAFT
-    kind = specification_with(named, default=specification_with(DRAFT))
-    known = [(name, Resource.from_contents(one, kind)) for (name, _), one in zip(side.texts, others, strict=False)]
+    """Add the steps of the schema. ``Wrong`` if it cannot be generated."""
+    *others, (name, text) = side.texts
+    schema = load_json(text, name)
+    root = DRAFT7.detect(schema).create_resource(schema)
     made.encoded = _quoted
-    _Compiler(made).add(schema, "", Registry().with_resources(known).resolver_with_root(kind.create_resource(schema)))
+    _Compiler(made).add(schema, "", registry_of(others).resolver_with_root(root))
 
 
 def _quoted(value: Any) -> bytes:
@@ -104,15 +94,9 @@ class _Compiler:
             self.single(schema, path, resolver)
 
     def union(self, named: dict[str, dict[str, Any]], path: str, resolver: Any) -> None:
-        made = self.made
         others = {name: one for name, one in named.items() if one.get("type") != "null"}
-        weights = dict(made.weights(path, list(others))) if len(others) > 1 else dict.fromkeys(others, 1)
-
-        branches = [(weights.get(name, 0), b"", partial(self.add, one, path, resolver)) for name, one in others.items()]
-        if len(others) < len(named):
-            made.optional(path, b"null", b"", lambda: made.branch(branches))
-        else:
-            made.branch(branches)
+        branches = {name: (b"", partial(self.add, one, path, resolver)) for name, one in others.items()}
+        self.made.union(path, branches, b"null" if len(others) < len(named) else None)
 
     def single(self, schema: dict[str, Any], path: str, resolver: Any) -> None:
         made = self.made
@@ -137,16 +121,8 @@ class _Compiler:
         more = schema.get("additionalProperties", True)
         made.ahead += b"{"
         if not known and not required and more is not False:
-
-            def pair() -> None:
-                made.ahead += b'"'
-                made.unique()
-                made.ahead += b'":'
-                self.add(more, f"{path}[]", resolver)
-
-            made.loop(
-                made.count_of(path, schema.get("minProperties", 0), schema.get("maxProperties", ITEMS_MAX)), pair, b","
-            )
+            count = made.count_of(path, schema.get("minProperties", 0), schema.get("maxProperties", ITEMS_MAX))
+            made.loop(count, partial(self.pair, more, path, resolver), b",")
         for at, name in enumerate(required):
             made.ahead += b"," * (at > 0) + _quoted(name) + b":"
             self.add(known.get(name, more), f"{path}.{name}" if path else name, resolver)
@@ -155,8 +131,14 @@ class _Compiler:
             if name not in required:
                 # The comma is left out if it would be the first byte in the object.
                 some = b"," + _quoted(name) + b":"
-                made.optional(here, b"", some, partial(self.add, inner, here, resolver), omits=True)
+                made.union(here, {"": (some, partial(self.add, inner, here, resolver))}, b"", omits=True)
         made.ahead += b"}"
+
+    def pair(self, schema: Any, path: str, resolver: Any) -> None:
+        self.made.ahead += b'"'
+        self.made.unique()
+        self.made.ahead += b'":'
+        self.add(schema, f"{path}[]", resolver)
 
     def array(self, schema: dict[str, Any], path: str, resolver: Any) -> None:
         made, items = self.made, schema.get("prefixItems", schema.get("items", True))
@@ -182,8 +164,8 @@ class _Compiler:
         elif kind == "uuid":
             made.add(programs.UUID, 38)
         elif kind == "email":
-            names = [f"{one}.{two}".lower() for one in FIRST_NAMES for two in LAST_NAMES]
-            made.choose([(_quoted(f"{name}@example.com"), 1) for name in names if name.isascii()])
+            names = [name.lower().replace(" ", ".") for name in NAMES if name.isascii()]
+            made.choose([(_quoted(f"{name}@example.com"), 1) for name in names])
         elif kind in ("uri", "url"):
             made.ahead += b'"https://example.com/'
             made.add(programs.LETTERS, 16, numbers=Range(4, 16), form=programs.NO_LENGTH)
@@ -193,13 +175,9 @@ class _Compiler:
 
     def number(self, schema: dict[str, Any], path: str, *, whole: bool) -> None:
         made, step = self.made, schema.get("multipleOf", 1 if whole else 0)
-        places = made.at(path, "decimals").decimals
-        places = 0 if whole or step == 1 else 2 if places is None else places
+        places = 0 if whole or step == 1 else made.places(path)
         least = 10**-places
-        low = max(
-            schema.get("minimum", -NUMBER_MAX),
-            schema.get("exclusiveMinimum", -NUMBER_MAX - 1) + least,
-        )
+        low = max(schema.get("minimum", -NUMBER_MAX), schema.get("exclusiveMinimum", -NUMBER_MAX - 1) + least)
         high = min(schema.get("maximum", NUMBER_MAX), schema.get("exclusiveMaximum", NUMBER_MAX + 1) - least)
         if whole and step != 1:
             first = -(-low // step) if "minimum" in schema or "exclusiveMinimum" in schema else 0

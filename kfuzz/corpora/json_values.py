@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, dataclass_transform
 from kfuzz.corpora import programs
 from kfuzz.corpora.programs import Builder, Program, To
 from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, ranged
-from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES
+from kfuzz.corpora.words import NAMES
 from kfuzz.errors import UsageError
 from kfuzz.forms import Form, ListOf, Wrong, choice, integer, nearest, shown, table_of
 
@@ -249,8 +249,7 @@ class FieldsWriter(Builder):
             case Enum():
                 self.choose([(quoted(text), weight) for text, weight in field.values], field.null_share)
             case Name():
-                names = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
-                self.choose([(quoted(name), 1) for name in names], field.null_share)
+                self.choose([(quoted(name), 1) for name in NAMES], field.null_share)
             case Text():
                 self.words(field.words, field.null_share)
             case Timestamp():

@@ -14,6 +14,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
@@ -98,7 +99,7 @@ class Lock:
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):
             # The target may be out of reach for a moment. The next beat tries again.
-            with contextlib.suppress(UsageError):
+            with contextlib.suppress(UsageError, CancelledError):
                 self.check()
                 self.write()
 

@@ -9,10 +9,12 @@ nothing else: equal topics have equal ids in all of Kafka's own topics.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import accumulate
@@ -22,6 +24,7 @@ from typing import Any, Final
 from kfuzz import control, messages
 from kfuzz.control import ControlRecordType
 from kfuzz.corpora.own_things import Things
+from kfuzz.corpora.partitioners import partition_of
 from kfuzz.corpora.workload import Topic
 from kfuzz.corpora.writers import seed_of
 from kfuzz.java import text_hash
@@ -31,6 +34,8 @@ from kfuzz.messages.jsonform import uuid_text
 Sides = tuple[bytes | None, bytes | None]
 # The key and the value of a record: of a thing, by its number among that thing's records, and its time in ms.
 Make = Callable[[int, int, int], Sides]
+# The facts about a segment in remote storage, by the number of its partition and its own.
+Measured = Callable[[int, int], Mapping[str, Any]]
 
 FIXED: Final[dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("own_records.json").read_text())
 # The names of topics, groups and transactional producers, by their numbers.
@@ -40,6 +45,8 @@ OFFSETS_PER_CHANGE: Final = 1000
 FIRST_BROKER, FIRST_PRODUCER = 1001, 1_000_000
 # States of ``TransactionState``.
 EMPTY, ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = 0, 1, 2, 4
+# Of ``RemoteLogSegmentState``.
+DELETE_STARTED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +93,28 @@ class Contents:
 
 
 @lru_cache(maxsize=8)
-def contents_of(topic: Topic, seed: int) -> tuple[Contents, ...]:
+def contents_of(topic: Topic, seed: int, measured: Measured = lambda number, index: {}) -> tuple[Contents, ...]:
     """The contents of each partition of a topic of Kafka's own; ``seed`` is that of its draws.
 
-    Things are hashed to partitions by their names, as ``Utils.abs(name.hashCode()) % partitions``.
+    Without ``measured``, the records of segments in remote storage lack their sizes and so on.
+
+    Things are hashed to partitions by their names, as ``Utils.abs(name.hashCode()) % partitions``; those in bytes, as a
+    producer hashes keys.
     """
-    names, parts = _MAKERS[topic.kind](topic.things, seed)
+    names, parts = _MAKERS[topic.kind](topic.things, seed, measured)
     found: list[list[int]] = [[] for _ in range(topic.partitions)]
     for number, name in enumerate(names):
-        code = text_hash(name)
-        found[abs(code) % topic.partitions if code != -(1 << 31) else 0].append(number)
+        if isinstance(name, bytes):
+            partition = partition_of("murmur2", name, topic.partitions) or 0
+        else:
+            code = text_hash(name)
+            partition = abs(code) % topic.partitions if code != -(1 << 31) else 0
+        found[partition].append(number)
     return tuple(Contents.of(parts(own)) for own in found)
 
 
 # The names of the things, and the parts of the partition that has some of them.
-Made = tuple[Iterable[str], Callable[[list[int]], list[Part]]]
+Made = tuple[Iterable[str | bytes], Callable[[list[int]], list[Part]]]
 
 
 def _rounds(things: Sequence[int], rounds: int, each: int, make: Callable[[int, int, int, int], Sides]) -> Part:
@@ -137,7 +151,7 @@ def _id(name: str) -> bytes:
 # ------------------------------------------------------------------------------------------- consumer offsets
 
 
-def _consumer_offsets(things: Things, seed: int) -> Made:
+def _consumer_offsets(things: Things, seed: int, measured: Measured) -> Made:
     """All groups read the same topics, and each member about the same number of partitions."""
     names = [topic_name(one) for one in range(things.topics)]
     members, places = range(things.members), things.topics * things.partitions
@@ -295,7 +309,7 @@ def _control(kind: ControlRecordType, value: Any) -> Sides:
 # ------------------------------------------------------------------------------------------- other coordinators
 
 
-def _transaction_state(things: Things, seed: int) -> Made:
+def _transaction_state(things: Things, seed: int, measured: Measured) -> Made:
     partitions = list(range(things.partitions))
     places = [{"topic": topic_name(one), "partitionIds": partitions} for one in range(things.topics)]
     count = things.transactional_ids
@@ -326,7 +340,7 @@ def _transaction_state(things: Things, seed: int) -> Made:
     return map(transactional_id, range(count)), parts
 
 
-def _share_group_state(things: Things, seed: int) -> Made:
+def _share_group_state(things: Things, seed: int, measured: Measured) -> Made:
     places = things.topics * things.partitions
 
     def key(number: int) -> dict[str, Any]:
@@ -355,10 +369,66 @@ def _share_group_state(things: Things, seed: int) -> Made:
     return map(name, range(things.groups * places)), parts
 
 
-_MAKERS: Final[dict[str, Callable[[Things, int], Made]]] = {
+class Remote:
+    """Ids of topics and of their segments in remote storage. The partitions of all topics have numbers."""
+
+    def __init__(self, things: Things, seed: int) -> None:
+        self.things, self.seed = things, seed
+
+    def place(self, number: int) -> dict[str, Any]:
+        """A partition as records name it. The id of a topic is the broker's if the workload has it."""
+        topic, partition = divmod(number, self.things.partitions)
+        name, ids = topic_name(topic), self.things.ids
+        id = base64.urlsafe_b64decode(f"{ids[topic]}==") if topic < len(ids) else _id(name)
+        return {"name": name, "id": id, "partition": partition}
+
+    def segment_id(self, number: int, index: int) -> bytes:
+        """The id of segment ``index`` of a partition."""
+        return _id(f"segment {index} of {number} {self.seed}")
+
+    def gone(self, numbers: Iterable[int]) -> list[int]:
+        """Those of some partitions that were deleted."""
+        return _picked(self.things.gone_share, self.things.topics * self.things.partitions, numbers)
+
+
+def _remote_log_metadata(things: Things, seed: int, measured: Measured) -> Made:
+    """All segments of a partition but the last are copied, one after the other."""
+    remote, copies = Remote(things, seed), 2 * things.segments
+
+    def name(number: int) -> bytes:
+        """The bytes that ``RemoteLogMetadataTopicPartitioner`` hashes: a hash of the id's halves and the partition."""
+        place, code = remote.place(number), 1
+        for half in struct.unpack(">QQ", place["id"])[::-1]:
+            code = 31 * code + (half ^ half >> 32)
+        return struct.pack(">I", 31 * code + number % things.partitions & 0xFFFFFFFF)
+
+    def segment(number: int, at: int, ms: int, *, first_state: int = 0) -> Sides:
+        """The beginning of a copy, or its end; with a higher ``first_state``, those of a deletion."""
+        index, state = at // 2, at % 2 + first_state
+        id = {"topicIdPartition": remote.place(number), "id": remote.segment_id(number, index)}
+        which = {"remoteLogSegmentId": id, "eventTimestampMs": ms, "remoteLogSegmentState": state}
+        if state:
+            return _write("RemoteLogSegmentMetadataUpdate", {}, **which)
+        return _write("RemoteLogSegmentMetadata", {}, **which, **measured(number, index))
+
+    def gone(number: int, at: int, ms: int) -> Sides:
+        """The mark of a deletion, its beginning, the deletions of segments, and its end."""
+        if 2 <= at < 2 + copies:
+            return segment(number, at - 2, ms, first_state=DELETE_STARTED)
+        which = {"topicIdPartition": remote.place(number), "remotePartitionDeleteState": min(at, 2)}
+        return _write("RemotePartitionDeleteMetadata", {}, eventTimestampMs=ms, **which)
+
+    def parts(own: list[int]) -> list[Part]:
+        return [Part(own, copies, segment), Part(remote.gone(own), 3 + copies, gone)]
+
+    return map(name, range(things.topics * things.partitions)), parts
+
+
+_MAKERS: Final[dict[str, Callable[[Things, int, Measured], Made]]] = {
     "consumer-offsets": _consumer_offsets,
     # The metadata have one partition.
-    "cluster-metadata": lambda things, seed: ([], lambda own: Cluster(things).log()),
+    "cluster-metadata": lambda things, seed, measured: ([], lambda own: Cluster(things).log()),
     "transaction-state": _transaction_state,
     "share-group-state": _share_group_state,
+    "remote-log-metadata": _remote_log_metadata,
 }

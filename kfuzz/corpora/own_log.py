@@ -9,7 +9,9 @@ from typing import Any, Final
 from kfuzz import records
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.log_walk import LogWalk
-from kfuzz.corpora.own import Cluster, Contents, contents_of
+from kfuzz.corpora.own import Cluster, Contents
+from kfuzz.corpora.own_remote import contents as contents_in
+from kfuzz.corpora.own_remote import remote_files
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.workload import BATCH_BYTES_MAX
 from kfuzz.records import Limits, Record, RecordBatch
@@ -29,7 +31,7 @@ class OwnSynthesiser(LogWalk):
     def __init__(self, segment: Segment, index_interval_bytes: int, contents: Contents | None = None) -> None:
         super().__init__(segment, index_interval_bytes)
         self.segment, self.made = segment, segment.first_offset
-        self.contents = contents or contents_of(segment.topic, segment.key_seed)[segment.partition]
+        self.contents = contents or contents_in(segment)
         self.clock = clock_of(segment.topic.timestamps)
         self.codec: Any = segment.topic.batches.codecs[0][0]
         self.labels: list[tuple[int, int, int, int]] = []
@@ -64,6 +66,16 @@ class OwnSynthesiser(LogWalk):
         self.made = first + count
         header: dict[str, Any] = {"compression": self.codec, "control": part.control, "partition_leader_epoch": 0}
         return records.encode([RecordBatch(first, self.made - 1, found, **header)])
+
+
+def files_beside(segment: Segment) -> Iterator[tuple[str, Iterator[memoryview]]]:
+    """The paths and the contents of the files that a segment of one of Kafka's own topics has besides the usual ones.
+
+    Each chunk is valid only until the next is requested.
+    """
+    if beside_end := snapshot_file(segment):
+        yield f"{segment.directory}/{beside_end[0]}", beside_end[1]
+    yield from ((path, iter([memoryview(data)])) for path, data in remote_files(segment))
 
 
 def snapshot_file(segment: Segment) -> tuple[str, Iterator[memoryview]] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
-from kfuzz.corpora.quantities import Share
+from kfuzz.corpora.quantities import Share, byte_size
 from kfuzz.errors import UsageError
-from kfuzz.forms import choice, integer
+from kfuzz.forms import ListOf, choice, integer, matching
 from kfuzz.kafka import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # A table in memory says of each thing to which partition it belongs. Members and partitions are in lists.
 THINGS_MAX, PLACES_MAX, RECORDS_MAX = 10_000_000, 1_000_000, 1 << 40
+# All of a segment in remote storage is in memory while it is made.
+SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 64 << 10, 64 << 20
+TOPIC_ID: Final = matching("[A-Za-z0-9_-]{21}[AQgw]", "give the id of a topic, as Kafka shows it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class Things:
     """Numbers of what the records of one of Kafka's own topics are about. Each kind of topic has some of these keys.
 
     ``partitions`` are those of each topic. ``changes`` is how often each thing changes. Of the things, ``gone_share``
-    are deleted at the end, and ``open_share`` have not ended.
+    are deleted at the end, and ``open_share`` have not ended. ``segments`` of ``segment_bytes`` each are those of a
+    partition in remote storage. ``ids`` are those of the first topics.
     """
 
     groups: Annotated[int, integer(1, THINGS_MAX)] = 100
@@ -37,6 +41,9 @@ class Things:
     gone_share: Share = 0.0
     open_share: Share = 0.0
     snapshot: Annotated[bool, choice(False, True)] = False
+    segments: Annotated[int, integer(1, 1000)] = 3
+    segment_bytes: Annotated[int, byte_size(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)] = 256 << 10
+    ids: Annotated[tuple[str, ...], ListOf(TOPIC_ID, most=PLACES_MAX)] = ()
 
 
 # The keys of ``Things`` that each kind has. Its topic has the same name.
@@ -45,6 +52,7 @@ KINDS: Final = {
     "cluster-metadata": "brokers replicas topics partitions changes gone_share snapshot",
     "transaction-state": "transactional_ids topics partitions changes gone_share open_share",
     "share-group-state": "groups topics partitions changes gone_share",
+    "remote-log-metadata": "topics partitions segments segment_bytes ids gone_share",
 }
 # A topic of such a kind has these keys, and these of its timestamps.
 _COMMON: Final = "name kind things partitions weight batches timestamps"
@@ -80,6 +88,8 @@ def check_own(topic: Topic, place: str) -> None:
         wrong.append(f"{topic.partitions} partitions")
     if things.replicas > things.brokers:
         wrong.append(f"more replicas ({things.replicas}) than brokers")
+    if len(things.ids) > things.topics or len(set(things.ids)) < len(things.ids):
+        wrong.append("more ids than topics, or one twice")
     places = things.topics * max(things.partitions, things.members)
     owned = max(things.groups, things.transactional_ids) * (places if topic.kind == "share-group-state" else 1)
     if places > PLACES_MAX or owned > THINGS_MAX or owned * places * things.changes > RECORDS_MAX:

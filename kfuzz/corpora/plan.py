@@ -30,8 +30,10 @@ from kfuzz.corpora.workload import (
     MIB,
     SEGMENT_BYTES_MAX,
     Adversarial,
+    Keys,
     Range,
     Topic,
+    Values,
     Workload,
     program_of,
 )
@@ -471,8 +473,8 @@ def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:
         total = sum(count for count, _ in parts)
         overhead = RECORD_BYTES + BATCH_HEADER_SIZE / topic.batches.records.max
         return overhead + sum(count * size for count, size in parts) / max(1, total)
-    content = (1 - topic.keys.null_share) * _key_bytes_mean(topic)
-    content += (1 - _value_nulls(topic)) * _value_bytes_mean(topic)
+    content = (1 - topic.keys.null_share) * sizes_of(topic.keys, topic.keys)[0]
+    content += (1 - _value_nulls(topic)) * sizes_of(topic.values, topic.keys)[0]
     if kind in OVERHEADS:
         return OVERHEADS[kind] + content
     batch_records = topic.batches.records.mean
@@ -497,8 +499,8 @@ def _record_bytes(topic: Topic, batch_records: float) -> float:
     late_share, late_ms = topic.timestamps.late_share, topic.timestamps.late_ms
     delta = (1 - late_share) * _varint_bytes_below(span_ms) + late_share * _varint_bytes_below(late_ms)
     body: float = 1 + delta + _varint_bytes_below(batch_records) + 1
-    body += _field_bytes(_key_bytes_mean(topic), topic.keys.null_share)
-    body += _field_bytes(_value_bytes_mean(topic), _value_nulls(topic))
+    body += _field_bytes(sizes_of(topic.keys, topic.keys)[0], topic.keys.null_share)
+    body += _field_bytes(sizes_of(topic.values, topic.keys)[0], _value_nulls(topic))
     header = 1 + HEADER_KEY_BYTES + _field_bytes(topic.headers.size.mean, 0)
     body += topic.headers.share * topic.headers.count.mean * header + _schema_headers(topic)
     return body + _varint_bytes(body)
@@ -514,32 +516,15 @@ def _value_nulls(topic: Topic) -> float:
     return topic.values.null_share + (1 - topic.keys.null_share) * tombstones
 
 
-def _key_bytes_mean(topic: Topic) -> float:
-    made = program_of(topic.keys, topic.keys)
-    return topic.keys.size.mean if made is None else made.bytes_mean
-
-
-def key_bytes_max(topic: Topic) -> int:
-    """An upper bound on the size of a key."""
-    made = program_of(topic.keys, topic.keys)
-    return topic.keys.size.max if made is None else made.bytes_max
-
-
-def _value_bytes_mean(topic: Topic) -> float:
-    """The mean size of a value that is not null."""
-    made, keys = program_of(topic.values, topic.keys), topic.keys
+def sizes_of(side: Keys | Values, keys: Keys) -> tuple[float, int]:
+    """The mean size of a value or key that is not null, and an upper bound; ``keys`` are those of the records."""
+    made = program_of(side, keys)
     if made is None:
-        return topic.values.size.mean
+        return side.size.mean, side.size.max
     # Without a key, `null` replaces two quotes.
-    return made.bytes_mean + made.key_fields * ((1 - keys.null_share) * keys.json_size.mean + keys.null_share * 2)
-
-
-def value_bytes_max(topic: Topic) -> int:
-    """An upper bound on the size of a value."""
-    made = program_of(topic.values, topic.keys)
-    if made is None:
-        return topic.values.size.max
-    return made.bytes_max + made.key_fields * max(2, topic.keys.json_size.max)
+    key_mean = (1 - keys.null_share) * keys.json_size.mean + keys.null_share * 2
+    most = made.bytes_max + made.key_fields * max(2, keys.json_size.max)
+    return made.bytes_mean + made.key_fields * key_mean, most
 
 
 def _field_bytes(mean: float, null_share: float) -> float:
@@ -572,7 +557,8 @@ def _record_bytes_max(topic: Topic) -> int:
     headers = topic.headers.count.max * (10 + HEADER_KEY_BYTES + topic.headers.size.max) if topic.headers.share else 0
     # 36 is one byte of attributes plus the longest varints: length 5, timestamp delta 10, offset delta 5, key and value
     # length 5 each, header count 5. A message of magic 0 or 1 takes less besides its key and value.
-    return 36 + key_bytes_max(topic) + value_bytes_max(topic) + headers + _schema_headers(topic)
+    content = sizes_of(topic.keys, topic.keys)[1] + sizes_of(topic.values, topic.keys)[1]
+    return 36 + content + headers + _schema_headers(topic)
 
 
 def _check_batch(topic: Topic, place: str) -> None:
@@ -601,7 +587,7 @@ def _check_segment(topic: Topic, offsets: int, offset_bytes: float, place: str) 
     # segments. Key sizes are not independent (hot keys repeat them), so count the maximum; likewise, count one batch
     # header per record.
     spread = 5 * _record_bytes_max(topic) * math.sqrt(offsets)
-    largest = math.ceil(offsets * (offset_bytes + BATCH_HEADER_SIZE + key_bytes_max(topic)) + spread)
+    largest = math.ceil(offsets * (offset_bytes + BATCH_HEADER_SIZE + sizes_of(topic.keys, topic.keys)[1]) + spread)
     if largest > FILE_BYTES_MAX or offsets > RELATIVE_OFFSET_MAX:
         raise UsageError(
             f"{place}: a segment may take {show_size(largest)}, above Kafka's 2 GiB for one file; "

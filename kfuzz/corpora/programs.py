@@ -171,10 +171,8 @@ class Builder:
         self.texts += self.ahead
         self.steps.append(Step(kind, at, len(self.ahead), null_share, **more))
         self.mean += len(self.ahead) + null_share * 4 + (1 - null_share) * mean
-        self.most += len(self.ahead) + max(most, 4 if null_share else 0)
+        self.grow(len(self.ahead) + max(most, 4 if null_share else 0))
         self.ahead = b""
-        if self.most > VALUE_BYTES_MAX or len(self.texts) > TEXTS_BYTES_MAX:
-            raise Wrong(f"makes values of more than {VALUE_BYTES_MAX >> 20} MiB", "lower its counts or sizes")
         if len(self.steps) > STEPS_MAX:
             raise TooMany(f"has more than {STEPS_MAX} places for values", "name a smaller schema")
         return len(self.steps) - 1
@@ -224,21 +222,30 @@ class Builder:
         """Make a step of the text ahead, if there is any; its number."""
         return self.add(TEXT, 0, next=len(self.steps) + 1) if self.ahead or always else None
 
+    def attempt(self, body: Body) -> bool:
+        """Add the steps of ``body``; nothing and False if it contains itself too often."""
+        steps, texts, ahead, most = len(self.steps), len(self.texts), self.ahead, self.most
+        try:
+            body()
+        except Endless:
+            del self.steps[steps:], self.texts[texts:]
+            self.ahead, self.most = ahead, most
+            return False
+        return True
+
     def loop(self, count: Range, body: Body, between: bytes = b"", **more: Any) -> None:
         """Add the steps of ``body``, to be run several times; never, if it contains itself too often."""
-        before = self._state()
-        try:
+
+        def rounds() -> None:
             at = self.add(LOOP, 10, numbers=count, choices=self.texts_of([(between, 1)]), **more)
-            outside, self.most = self.most, 0
+            before = self.most
             body()
             self.flush()
-        except Endless:
-            if count.min:
-                raise
-            self._return(before)
-            return
-        inside, self.most = self.most, outside
-        self._close(at, count.max * (inside + len(between)))
+            self.steps[at] = replace(self.steps[at], next=len(self.steps))
+            self.grow((count.max - 1) * (self.most - before) + count.max * len(between))
+
+        if not self.attempt(rounds) and count.min:
+            raise Endless
 
     def scope(self, body: Body, *, omits: bool = False) -> None:
         """Add the steps of ``body``, with their length in front."""
@@ -247,60 +254,39 @@ class Builder:
         body()
         self.flush()
         # Most sizes are far below the largest; a wrong guess costs a move.
-        self._close(at, 0, size=1 if self.most - before < 1 << 9 else 2)
+        size = 1 if self.most - before < 1 << 9 else 2
+        self.steps[at] = replace(self.steps[at], next=len(self.steps), size=size)
 
     def branch(self, alternatives: Sequence[tuple[int, bytes, Body | None]], *, omits: bool = False) -> None:
         """Add alternatives with a weight and a text in front. Those that contain themselves too often are left out."""
-        before = self._state()
         at = self.add(BRANCH, 0, omits=omits)
-        outside, tops, jumps = self.most, [], []
-        kept: list[tuple[bytes, int, int]] = []
+        outside = top = self.most
+        kept: list[tuple[bytes, int]] = []
+        targets, jumps = [], []
         # Those without a weight only if no others are left.
         for weight, text, body in sorted(alternatives, key=lambda one: not one[0]):
-            if not weight and kept:
-                break
-            state, self.most = self._state(), outside + len(text)
-            try:
-                if body is not None:
-                    body()
-            except Endless:
-                self._return(state)
+            target, self.most = len(self.steps), outside + len(text)
+            if (not weight and kept) or (body and not self.attempt(body)):
                 continue
-            target = state[0]
-            if len(self.steps) == target and not self.ahead:
-                target = -1
-            else:
-                jumps.append(self.flush(always=True) or 0)
-            kept.append((text, max(weight, 1), target))
-            tops.append(self.most)
+            kept.append((text, max(weight, 1)))
+            targets.append(target)
+            # Each of them ends with a step that leads to what follows all.
+            jumps.append(self.flush(always=True) or 0)
+            top = max(top, self.most)
         if not kept:
-            self._return(before)
             raise Endless
-        if jumps and jumps[-1] == len(self.steps) - 1 and not self.steps[-1].text_size:
-            # The last alternative needs no jump.
-            del self.steps[jumps.pop()]
-        end = len(self.steps)
+        self.most = top
         for jump in jumps:
-            self.steps[jump] = replace(self.steps[jump], next=end)
-        targets = [end if target < 0 else target for _, _, target in kept]
-        self.most = max(tops)
-        choices = self.texts_of([(text, weight) for text, weight, _ in kept], targets)
-        self.steps[at] = replace(self.steps[at], choices=choices)
+            self.steps[jump] = replace(self.steps[jump], next=len(self.steps))
+        self.steps[at] = replace(self.steps[at], choices=self.texts_of(kept, targets))
 
     def program(self) -> Program:
         """The program of the steps so far."""
         self.flush(always=True)
         return Program(tuple(self.steps), bytes(self.texts), self.mean, self.most, self.key_fields)
 
-    def _close(self, at: int, most: int, **more: Any) -> None:
-        self.steps[at] = replace(self.steps[at], next=len(self.steps), **more)
+    def grow(self, most: int) -> None:
+        """Note that values may have so many bytes more."""
         self.most += most
-        # The check of the new size.
-        self.add(TEXT, 0, next=len(self.steps) + 1) if self.most > VALUE_BYTES_MAX else None
-
-    def _state(self) -> tuple[int, int, bytes, int]:
-        return len(self.steps), len(self.texts), self.ahead, self.most
-
-    def _return(self, state: tuple[int, int, bytes, int]) -> None:
-        steps, texts, self.ahead, self.most = state
-        del self.steps[steps:], self.texts[texts:]
+        if self.most > VALUE_BYTES_MAX or len(self.texts) > TEXTS_BYTES_MAX:
+            raise Wrong(f"makes values of more than {VALUE_BYTES_MAX >> 20} MiB", "lower its counts or sizes")

@@ -8,9 +8,8 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor as Field
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.quantities import Range
+from kfuzz.corpora.programs import Body
 from kfuzz.corpora.shaping import NAME_BYTES, Schemed, Shaper
-from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong
 from kfuzz.schemas.proto import NAME_TAG, chosen
 from kfuzz.wire.io.cursor import uvarint
@@ -46,11 +45,8 @@ TIMESTAMP: Final = {"seconds": {"divide": 1000}, "nanos": {"modulo": 1000, "time
 
 
 def compiled(side: Schemed, made: Shaper) -> None:
-    """Add the steps of the message. ``Wrong`` if it is no Protobuf schema, or one that cannot be generated."""
-    try:
-        message, indexes = chosen(side.texts[-1][1], side.texts[:-1], str(side.schema), side.message)
-    except UsageError as error:
-        raise Wrong(f"cannot be used: {error}", "correct it, or name another file") from None
+    """Add the steps of the message. ``Wrong`` if it cannot be generated."""
+    message, indexes = chosen(side.texts[-1][1], side.texts[:-1], str(side.schema), side.message)
     if side.framed == "confluent":
         made.ahead += indexes
     elif side.framed == "apicurio":
@@ -99,34 +95,31 @@ class _Compiler:
             elif field.is_repeated:
                 self.repeated(field, here)
             elif field.has_presence and not field.is_required:
-                made.optional(here, b"", b"", partial(self.value, field, here))
+                made.union(here, {"": (b"", partial(self.value, field, here))}, b"")
             else:
                 self.value(field, here, omits=not field.has_presence)
 
     def group(self, group: Any, path: str) -> None:
-        made, prefix = self.made, f"{path}." if path else ""
-        here = prefix + group.name
-        weights = dict(made.weights(here, [one.name for one in group.fields]))
-        fields = [(weights.get(one.name, 0), b"", partial(self.value, one, prefix + one.name)) for one in group.fields]
-        made.optional(here, b"", b"", lambda: made.branch(fields))
+        prefix = f"{path}." if path else ""
+        branches = {one.name: (b"", partial(self.value, one, prefix + one.name)) for one in group.fields}
+        self.made.union(prefix + group.name, branches, b"")
 
     def repeated(self, field: Any, path: str) -> None:
         made = self.made
         entry = field.message_type if field.type == Field.TYPE_MESSAGE else None
         count = made.count_of(path)
         if entry is not None and entry.GetOptions().map_entry:
-
-            def pair() -> None:
-                made.ahead += _tag(field, LENGTH)
-                made.scope(partial(self.entry, entry, path))
-
-            made.loop(count, pair)
+            made.loop(count, lambda: self.scope(field, partial(self.entry, entry, path)))
         elif field.is_packed:
             made.flush()
-            made.ahead += _tag(field, LENGTH)
-            made.scope(lambda: made.loop(count, partial(self.value, field, f"{path}[]", tagged=False)), omits=True)
+            items = partial(made.loop, count, partial(self.value, field, f"{path}[]", tagged=False))
+            self.scope(field, items, omits=True)
         else:
             made.loop(count, partial(self.value, field, f"{path}[]"))
+
+    def scope(self, field: Any, body: Body, *, omits: bool = False) -> None:
+        self.made.ahead += _tag(field, LENGTH)
+        self.made.scope(body, omits=omits)
 
     def entry(self, entry: Any, path: str) -> None:
         """Add a pair of a map"""
@@ -151,12 +144,10 @@ class _Compiler:
             made.boolean(path, tag + b"\1", b"" if omits else tag + b"\0")
             return
         if kind == Field.TYPE_ENUM:
-            numbers = {one.name: one.number for one in field.enum_type.values}
-            symbols = {
-                name: b"" if omits and not number else tag + uvarint(number & (1 << 64) - 1)
-                for name, number in numbers.items()
-            }
-            made.enum(path, symbols)
+            numbers = [(one.name, one.number) for one in field.enum_type.values]
+            made.enum(
+                path, {name: tag + uvarint(one & (1 << 64) - 1) if one or not omits else b"" for name, one in numbers}
+            )
             return
         made.ahead += tag
         if kind in NUMBERS:
@@ -167,8 +158,7 @@ class _Compiler:
         elif kind == Field.TYPE_STRING:
             made.text(path)
         elif kind == Field.TYPE_BYTES:
-            sizes = made.at(path, "size").size or Range(8, 16)
-            made.add(programs.RAW, 5 + sizes.max, numbers=sizes, form=programs.VARINT)
+            made.raw(path)
         elif kind == Field.TYPE_GROUP:
             self.message(field.message_type, path)
             made.ahead += _tag(field, GROUP_END)

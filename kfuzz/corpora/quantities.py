@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Final
 
 from kfuzz.forms import Either, Form, ListOf, Object, Wrong, choice, integer, number
@@ -14,7 +16,11 @@ MOMENT_MAX = 1 << 52
 LATER = 0
 LABEL_MAX = 200
 LABELS_MAX = 1000
-WEIGHT: Final = integer(0, 1_000_000)
+NUMBERS_MAX = 1000
+# A random number of 32 bits below the limit chooses this number or an earlier one.
+COLUMN: Final = struct.Struct("=Qq")
+WEIGHT_MAX = 1_000_000
+WEIGHT: Final = integer(0, WEIGHT_MAX)
 SKEW: Final = integer(1, 16)
 
 Share = Annotated[float, number(0, 1)]
@@ -26,19 +32,45 @@ class Range:
     """A random whole number from ``min`` to ``max``; ``skew`` 1 is uniform, higher values favour the low end.
 
     The number is ``min + floor((max - min + 1) · u^skew)`` for a uniform ``u`` in [0, 1). It is computed with integers
-    only, so that floating point cannot change a byte of a corpus between platforms.
+    only, so that floating point cannot change a byte of a corpus between platforms. With ``weights``, which are pairs
+    of a rising number and its weight, it is one of these numbers, and ``skew`` is 0.
     """
 
     min: int
     max: int
     skew: int = 1
+    weights: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def table(self) -> bytes:
+        """A ``COLUMN`` for each of the weighted numbers, and after them the last one again: together a power of two."""
+        return _table(self.weights)
+
+    @property
+    def limits(self) -> list[int]:
+        """For each of the weighted numbers, how many of 2^32 random numbers give it or an earlier one."""
+        total, below, found = sum(weight for _, weight in self.weights), 0, []
+        for _, weight in self.weights:
+            below += weight
+            found.append((below << 32) // total)
+        return found
 
     @property
     def mean(self) -> float:
         """The expected value, from a formula. The floor is approximated as a loss of one half."""
+        if self.weights:
+            return sum(number * weight for number, weight in self.weights) / sum(weight for _, weight in self.weights)
         if self.min == self.max:
             return float(self.min)
         return self.min + max(0.0, (self.max - self.min + 1) / (self.skew + 1) - 0.5)
+
+
+# Compiled code points into these bytes, so they stay as long as the process.
+@cache
+def _table(weights: tuple[tuple[int, int], ...]) -> bytes:
+    limits = Range(0, 0, 0, weights).limits
+    rows = [COLUMN.pack(limit, number) for limit, (number, _) in zip(limits, weights, strict=True)]
+    return b"".join(rows + rows[-1:] * ((1 << (len(rows) - 1).bit_length()) - len(rows)))
 
 
 def byte_size(low: int, high: int) -> Form:
@@ -75,12 +107,22 @@ MOMENT: Final = Form(
 
 
 def ranged(low: int, high: int) -> Form:
-    """A number, or ``{ min = …, max = …, skew = … }`` within ``low`` to ``high``."""
+    """A number, ``{ min = …, max = …, skew = … }``, or numbers with weights; all within ``low`` to ``high``."""
     bound = integer(low, high)
     skew = Form({**SKEW.schema, "default": Range(0, 0).skew}, SKEW.remedy, SKEW.fits)
     ends = Object({"min": bound, "max": bound, "skew": skew}, ("min", "max"))
+    pair = ListOf(integer(0, max(high, WEIGHT_MAX)), "give a number and its weight, as [40, 3]", least=2, most=2)
+    pairs = ListOf(pair, f"give 1 to {NUMBERS_MAX} numbers with their weights", least=1, most=NUMBERS_MAX)
 
     def convert(value: Any) -> Range:
+        if isinstance(value, list):
+            weights = sorted((number, weight) for number, weight in value if weight)
+            numbers = [number for number, _ in weights]
+            if len(set(numbers)) < len(numbers) or not numbers:
+                raise Wrong("has a number twice, or no weight above 0", "correct it")
+            if numbers[0] < low or numbers[-1] > high or max(weight for _, weight in weights) > WEIGHT_MAX:
+                raise Wrong(f"has a number outside {low} to {high}, or a weight above {WEIGHT_MAX}", "correct it")
+            return Range(numbers[0], numbers[-1], 0, tuple(weights))
         made = Range(**value) if isinstance(value, dict) else Range(value, value)
         if made.min > made.max:
             raise Wrong(f"is {made.min}, above max ({made.max})", "swap them", ".min")
@@ -89,7 +131,7 @@ def ranged(low: int, high: int) -> Form:
     def written(value: Range) -> Any:
         return value.min if value.min == value.max else {"min": value.min, "max": value.max}
 
-    return Either(bound, ends, convert=convert, written=written)
+    return Either(bound, ends, pairs, convert=convert, written=written)
 
 
 def weights(*names: str) -> Form:

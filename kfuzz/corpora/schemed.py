@@ -20,7 +20,7 @@ from kfuzz.errors import UsageError, needs
 from kfuzz.forms import Wrong
 from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.store import of_file
-from kfuzz.schemas.values import REASON_BYTES_MAX, Decode, decoder
+from kfuzz.schemas.values import REASON_BYTES_MAX, REMEDY, Decode, decoder
 from kfuzz.text import foreign_text
 
 # Samples that decide the mean size, at this time.
@@ -32,48 +32,49 @@ S = TypeVar("S", bound=Schemed)
 
 def loaded(side: S, folder: Path | None, place: str) -> S:
     """The same with the texts of its files. ``UsageError`` for what concerns several keys."""
-    if side.drawn and isinstance(side.drawn[0], tuple) != (side.schema is not None):
-        what = (
-            "a list, which is for JSON; make it a table" if side.schema else "a table, which needs a schema; name one"
-        )
-        raise UsageError(f"{place}.fields is {what}")
-    if side.schema is None:
-        wrong = [one.name for one in fields(Schemed) if getattr(side, one.name) not in (None, ())]
+    named, framed, given = side.schema is not None, side.framed, side.schema_id
+    unused = [one.name for one in fields(Schemed) if getattr(side, one.name) not in (None, ())]
+    is_table = bool(side.drawn) and isinstance(side.drawn[0], tuple)
+    number = given if isinstance(given, int) else 0
+    for wrong, sentence in (
+        (named and side.drawn and not is_table, "fields is a list, which is for JSON; make it a table"),
+        (not named and is_table, "fields is a table, which needs a schema; name one"),
+        (not named and unused, f"{''.join(unused[:1])} needs a schema; name one in schema, or remove it"),
+        (given is None and framed != "none", f"schema_id needs an id for the framing {framed!r}; give it"),
+        (given and framed == "none", 'schema_id does not go with the framing "none"; remove one of them'),
+        (
+            isinstance(given, str) and framed != "confluent-header",
+            'schema_id is a GUID, which only "confluent-header" has; give a number',
+        ),
+        (
+            framed.startswith("confluent") and number > INT32_MAX,
+            f"schema_id is {given}, above Confluent's {INT32_MAX}; give a smaller one",
+        ),
+        (named and side.message and side.schema_kind != "PROTOBUF", "message is for Protobuf only; remove it"),
+    ):
         if wrong:
-            raise UsageError(f"{place}.{wrong[0]} needs a schema; name one in schema, or remove it")
+            raise UsageError(f"{place}.{sentence}")
+    if side.schema is None:
         return side
-    framed, given = side.framed, side.schema_id
-    if (given is None) != (framed == "none"):
-        what = f"needs an id for the framing {framed!r}" if given is None else 'does not go with the framing "none"'
-        raise UsageError(f"{place}.schema_id {what}; {'give it' if given is None else 'remove one of them'}")
-    if isinstance(given, str) and framed != "confluent-header":
-        raise UsageError(f'{place}.schema_id is a GUID, which only "confluent-header" has; give a number')
-    if framed.startswith("confluent") and isinstance(given, int) and given > INT32_MAX:
-        raise UsageError(f"{place}.schema_id is {given}, above Confluent's {INT32_MAX}; give a smaller one")
-    if side.message is not None and side.schema_kind != "PROTOBUF":
-        raise UsageError(f"{place}.message is for Protobuf only; remove it")
     known = dict(side.texts)
-    texts = []
     for name in (*side.references, side.schema):
         if name not in known:
             if folder is None:
                 raise UsageError(f"{place}.texts lacks {name}; generate the corpus again")
             inner = PurePosixPath(side.schema).parent if name != side.schema else ""
             known[name] = of_file(Path(folder, inner, name)).text
-        texts.append((name, known[name]))
+    texts = tuple((name, known[name]) for name in (*side.references, side.schema))
     if sum(len(json.dumps(text)) for _, text in texts) > TEXTS_BYTES_MAX:
-        raise UsageError(
-            f"{place}.schema and its references have more than {TEXTS_BYTES_MAX >> 10} KiB; name smaller ones"
-        )
-    return replace(side, texts=tuple(texts))
+        raise UsageError(f"{place}.schema and its references have over {TEXTS_BYTES_MAX >> 10} KiB; name smaller ones")
+    return replace(side, texts=texts)
 
 
 def check(side: Schemed, keys: Range, place: str) -> None:
     """Raise ``UsageError``, with the place and a remedy, if there can be no program."""
     try:
         with needs("it needs fastavro, msgspec, protobuf and grpcio-tools; pip install 'kfuzz[schemas]'"):
-            values = ValueWriter(program(side, keys)).sample(TRIED, SAMPLE_MS)
             decode = decoder_of(side)
+            values = ValueWriter(program(side, keys)).sample(TRIED, SAMPLE_MS)
             # A JSON Schema can ask for anything.
             for value in values if side.schema_kind == "JSON" else ():
                 try:
@@ -83,7 +84,7 @@ def check(side: Schemed, keys: Range, place: str) -> None:
     except UsageError as error:
         raise UsageError(f"{place}.schema: {error}") from None
     # A schema can be odd in ways that its library does not check.
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except Exception as error:
         reason = foreign_text(f"{type(error).__name__}: {error}", bytes_max=REASON_BYTES_MAX)
         wrong = error if isinstance(error, Wrong) else Wrong(f"cannot be used ({reason})", "say more in fields")
         wrong.place = wrong.place or ".schema"
@@ -125,8 +126,8 @@ def decoder_of(side: Schemed) -> Decode:
     """The function that decodes its values by a kept library: it takes a value, the place where it begins and message
     indexes, and raises anything for one that does not fit.
     """
-    *references, (_, text) = side.texts
-    found = decoder(side.schema_kind, text, dict(references), str(side.schema), checks=True)
+    *references, (name, text) = side.texts
+    found = decoder(side.schema_kind, text, dict(references), name, checks=True)
     if isinstance(found, str):
-        raise UsageError(found)
+        raise UsageError(found.removesuffix(REMEDY) + REMEDY)
     return found

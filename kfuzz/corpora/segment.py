@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
+from itertools import chain
 from pathlib import Path
 from threading import Event
 
 from kfuzz.corpora.hostile import hostile_of
-from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, sums_of
+from kfuzz.corpora.labels import Label, encode_labels, label_file, sums_of
 from kfuzz.corpora.manifest import Row, codec_versions
-from kfuzz.corpora.own_log import OwnSynthesiser, snapshot_file
+from kfuzz.corpora.own_log import OwnSynthesiser, files_beside
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.words import PHRASES
@@ -57,12 +58,14 @@ def write_segment(
             files.write(f"{segment.stem}.txnindex", [aborted])
         snapshot = encode(_known_producers(segment, segment_id, workload, making, cancelled))
         files.write(snapshot_name(segment.last_offset), [snapshot])
-        if beside_end := snapshot_file(segment):
-            files.write(beside_end[0], _until(cancelled, beside_end[1]))
+        others = files_beside(segment)
         if labels := _labels(segment, making):
+            others = chain(others, [(label_file(segment), iter([memoryview(encode_labels(labels))]))])
+        for path, chunks in others:
             # They are there before the log is.
-            with Target.of(out).stage(LABELS, attempt) as beside:
-                beside.write(label_file(segment).rpartition("/")[2], [encode_labels(labels)])
+            directory, _, name = path.rpartition("/")
+            with Target.of(out).stage(directory, attempt) as beside:
+                beside.write(name, _until(cancelled, chunks))
                 beside.publish()
         files.publish()
     return Row(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final
 from uuid import UUID as Uuid
 
 from kfuzz.corpora import programs
 from kfuzz.corpora.programs import Body, Builder, Endless, Target, To
-from kfuzz.corpora.quantities import LABEL_MAX, LABELS, SKEW, Range, Weights, ranged
-from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES
+from kfuzz.corpora.quantities import LABEL_MAX, LABELS, MOMENT_MAX, SKEW, Range, Weights, ranged
+from kfuzz.corpora.words import NAMES
 from kfuzz.forms import (
+    TEXT,
     Either,
-    Form,
     ListOf,
     TableOf,
     Wrong,
@@ -42,20 +42,9 @@ NULL_SHARE: Final = 0.1
 NAME_BYTES: Final = programs.WORD_BYTES + 4
 # A text of the default number of words has fewer.
 WORDS_BYTES: Final = 64
-PATH: Final = Form(
-    {"type": "string", "minLength": 1, "maxLength": LABEL_MAX},
+PATH: Final = matching(
+    r"[^\x00-\x1f\x7f]{1,180}(\.avsc|\.proto|\.schema\.json)",
     f"name a file that ends with {', '.join(SUFFIXES)}; its path counts from the folder of the workload",
-    lambda value: (
-        isinstance(value, str)
-        and 0 < len(value) <= LABEL_MAX
-        and value.isprintable()
-        and value.endswith(tuple(SUFFIXES))
-    ),
-)
-ANY_TEXT: Final = Form(
-    {"type": "string", "maxLength": TEXTS_BYTES_MAX},
-    f"give a text of at most {TEXTS_BYTES_MAX} characters",
-    lambda value: isinstance(value, str) and len(value) <= TEXTS_BYTES_MAX,
 )
 _GUID: Final = matching("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "give a number, or a GUID in lower case")
 _GUID.takes = str
@@ -102,7 +91,7 @@ class Schemed:
     message: Annotated[str | None, matching(r"[A-Za-z0-9_.]{1,200}", "name a message of the schema")] = None
     framing: Annotated[str | None, choice("confluent", "confluent-header", "apicurio", "none")] = None
     schema_id: Annotated[int | str | None, SCHEMA_ID] = None
-    texts: Annotated[Texts, TableOf(ANY_TEXT, LABEL_MAX)] = ()
+    texts: Annotated[Texts, TableOf(TEXT, LABEL_MAX)] = ()
 
     @property
     def drawn(self) -> FieldsDrawn:
@@ -123,11 +112,8 @@ class Schemed:
     @property
     def prefix(self) -> bytes:
         """The bytes before each value, without Protobuf's message indexes."""
-        if self.framed == "confluent":
-            return b"\0" + int(self.schema_id or 0).to_bytes(FRAME_BYTES - 1, "big")
-        return (
-            b"\0" + int(self.schema_id or 0).to_bytes(LONG_FRAME_BYTES - 1, "big") if self.framed == "apicurio" else b""
-        )
+        size = {"confluent": FRAME_BYTES, "apicurio": LONG_FRAME_BYTES}.get(self.framed)
+        return b"\0" + int(self.schema_id or 0).to_bytes(size - 1, "big") if size else b""
 
     @property
     def indexes(self) -> bytes:
@@ -207,11 +193,17 @@ class Shaper(Builder):
             if not count:
                 del self._active[name]
 
-    def optional(self, path: str, null: bytes, some: bytes, body: Body, *, omits: bool = False) -> None:
-        """Add what may be null; ``null`` and ``some`` are the texts in front of the two cases."""
-        found = self.at(path, "null_share").null_share
-        billionth = round((NULL_SHARE if found is None else found) * 10**9)
-        self.branch([(billionth, null, None), (10**9 - billionth, some, body)], omits=omits)
+    def union(
+        self, path: str, branches: Mapping[str, tuple[bytes, Body]], null: bytes | None = None, *, omits: bool = False
+    ) -> None:
+        """Add one of some branches: for each name, a text and the steps after it. ``null`` is the text without one."""
+        weights = dict(self.weights(path, list(branches))) if len(branches) > 1 else dict.fromkeys(branches, 1)
+        share = 0 if null is None else _billionths(self.at(path, "null_share").null_share, NULL_SHARE)
+        total = sum(weights.values())
+        alternatives: list[tuple[int, bytes, Body | None]] = [
+            ((10**9 - share) * weights.get(name, 0), text, body) for name, (text, body) in branches.items()
+        ]
+        self.branch(alternatives if null is None else [(share * total, null, None), *alternatives], omits=omits)
 
     def unique(self) -> None:
         """Add the NAME_BYTES of a name in a map: a word, and the number of the round, which makes it another one."""
@@ -229,7 +221,9 @@ class Shaper(Builder):
     def number(self, path: str, low: float, high: float, most: int, unit: int = 1, **more: Any) -> None:
         """Add a whole number from ``low`` to ``high``, in steps of 1/``unit``; a counter stays below a power of 2."""
         found = self.at(path, "type", "min", "max", "skew", "start", "step", "reference")
-        kind = self._type(path, found, "integer", "counter", "timestamp")
+        kind = self._type(path, found, "integer", *(("counter", "timestamp") if unit == 1 else ()))
+        if kind == "timestamp" and high < MOMENT_MAX:
+            raise wrong(path, "type", 'is "timestamp", which is too large for this field', "remove it")
         form: dict[str, Any] = {"form": self.number_form, **more}
         if found.reference:
             self._refer(path, found.reference, high, most, form)
@@ -244,15 +238,18 @@ class Shaper(Builder):
 
     def real(self, path: str, most: int, low: int = -(1 << 52), high: int = 1 << 52, **more: Any) -> None:
         """Add a number with digits after the point."""
-        places = self.at(path, "decimals").decimals
-        places = 2 if places is None else places
+        places = self.places(path)
         self.number(path, low, high, most, unit=10**places, decimals=places, **more)
+
+    def places(self, path: str) -> int:
+        """How many digits a number has after the point."""
+        found = self.at(path, "decimals").decimals
+        return 2 if found is None else found
 
     def boolean(self, path: str, true: bytes, false: bytes) -> None:
         """Add one of two texts."""
-        share = self.at(path, "share").share
-        billionth = round((0.5 if share is None else share) * 10**9)
-        self.choose([(true, billionth), (false, 10**9 - billionth)])
+        share = _billionths(self.at(path, "share").share, 0.5)
+        self.choose([(true, share), (false, 10**9 - share)])
 
     def enum(self, path: str, symbols: dict[str, bytes]) -> None:
         """Add one of some texts, each with a name."""
@@ -263,31 +260,27 @@ class Shaper(Builder):
         found = self.at(path, "values").values or tuple((name, 1) for name in names)
         for name, _ in found:
             if name not in names:
-                raise wrong(
-                    path, "values", f"has {name!r}", nearest(name, names) or f"choose from {', '.join(names[:20])}"
-                )
+                remedy = nearest(name, names) or f"choose from {', '.join(names[:20])}"
+                raise wrong(path, "values", f"has {name!r}", remedy)
         return found
 
     def text(self, path: str, low: int = 0, high: int | None = None) -> None:
         """Add a text of ``low`` to ``high`` characters; None is any number."""
         found = self.at(path, "type", "values", "words", "size", "reference")
         kind = self._type(path, found, "text", "key", "name", "timestamp", "uuid")
-        form = {"form": self.text_form}
-        size = found.size
+        size, form = found.size, {"form": self.text_form}
         if size is None and not found.words and (low or (high is not None and high < WORDS_BYTES)):
             size = Range(low, min(low + 20, INT32_MAX if high is None else high))
         if found.reference:
             self._refer(path, found.reference, None, 0, form)
-        elif found.values:
-            self.choose([(self.encoded(text), weight) for text, weight in found.values])
+        elif found.values or kind == "name":
+            self.choose([(self.encoded(text), weight) for text, weight in found.values or ((one, 1) for one in NAMES)])
         elif kind == "key":
             if self._key_bytes_max < 0:
                 raise wrong(
                     path, "type", 'is "key", which is for keys that are texts', "choose a counter here and there"
                 )
             self.add(programs.KEY, 5 + self._key_bytes_max, omits=True, **form)
-        elif kind == "name":
-            self.choose([(self.encoded(f"{one} {other}"), 1) for one in FIRST_NAMES for other in LAST_NAMES])
         elif kind == "timestamp":
             self.add(programs.DATE, 26, size=24, **form)
         elif kind == "uuid":
@@ -309,30 +302,35 @@ class Shaper(Builder):
             raise wrong(path, "reference", "is to keys that this type does not hold", "name a field of a larger type")
         self.refer(target, most, **form)
 
+    def raw(self, path: str) -> None:
+        """Add random bytes."""
+        size = self.at(path, "size").size or Range(8, 16)
+        self.add(programs.RAW, 5 + size.max, numbers=size, form=self.text_form)
+
     def _type(self, path: str, found: Drawn, *allowed: str) -> str:
         if found.type is not None and found.type not in allowed:
-            raise wrong(path, "type", f'is "{found.type}"', f"choose {' or '.join(allowed[1:])}, or remove it")
+            others = f"choose {' or '.join(allowed[1:])}, or " if allowed[1:] else ""
+            raise wrong(path, "type", f'is "{found.type}"', f"{others}remove it")
         return found.type or allowed[0]
 
     def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
-        # The default is as near to 0 as it can be.
-        least, most = found.min, found.max
-        upper = high if most is None else most
-        first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - DEFAULT.max) if least is None else least
-        last = min(high, DEFAULT.max if first < DEFAULT.max else first + DEFAULT.max) if most is None else most
+        # The default is as near to 0 as it can be, and has at most 2^32 numbers.
+        span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
+        upper = high if found.max is None else found.max
+        first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
+        last = min(high, span if first < span else first + span) if found.max is None else found.max
         for key, value in (("min", first), ("max", last)):
             if not low <= value <= high:
                 raise wrong(path, key, f"is {value}", f"the field's type holds {low} to {high}")
         if first > last:
             raise wrong(path, "min", f"is {first}, above max ({last})", "swap them")
         if (last - first) * unit >= programs.CHOICES_MAX:
-            raise wrong(
-                path,
-                "max",
-                "is so far from min that there are more than 2^32 numbers",
-                "narrow them, or lower decimals",
-            )
+            raise wrong(path, "max", "is more than 2^32 numbers above min", "narrow them, or lower decimals")
         return Range(math.ceil(first * unit), math.floor(last * unit), found.skew or 1)
+
+
+def _billionths(share: float | None, default: float) -> int:
+    return round((default if share is None else share) * 10**9)
 
 
 def wrong(path: str, key: str, problem: str, remedy: str) -> Wrong:

@@ -312,7 +312,9 @@ def _count_records(
     keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
     sample.keyed[segment.partition] += len(keys)
     if topic.keys.schema is None:
-        sample.see("keys.size", (key_sizes[has_key] < topic.keys.size.min) | (key_sizes[has_key] > topic.keys.size.max))
+        sizes, asked = key_sizes[has_key], topic.keys.size
+        wrong = ~np.isin(sizes, [one for one, _ in asked.weights]) if asked.weights else (sizes < asked.min)
+        sample.see("keys.size", wrong | (sizes > asked.max))
     if (name := topic.keys.partitioner) in HASHING:
         found = (partition_of(name, key or b"", topic.partitions) for key in keys.unique().to_pylist())
         sample.see("keys.partitioner", np.array([one not in (None, segment.partition) for one in found], np.bool_))
@@ -349,8 +351,8 @@ def _count_records(
                 f"{side}s.framing", np.bincount(np.repeat(everything, counts_of)[ours], minlength=len(rows)) != there
             )
             own &= ~ours
-    sizes = beginnings(inner.field("value"), np.arange(len(inner)))[0].astype(np.int64)
-    sample.header_sizes.append(sizes[own])
+    sizes_of = beginnings(inner.field("value"), np.arange(len(inner)))[0].astype(np.int64)
+    sample.header_sizes.append(sizes_of[own])
     sample.header_counts.append(np.bincount(np.repeat(everything, counts_of)[own], minlength=len(rows))[is_new])
     times: Any = chosen.column("timestamp")
     if topic.timestamps.type == "create":
@@ -538,6 +540,10 @@ def _keys(sample: _Sample) -> Iterator[Check]:
         letters = alike + math.sqrt(seen * log / 2) if alike > sample.alarm / 2 else 0.0
         bound = slack + math.sqrt(count * log / 2) + letters
         yield Check(topic.name, "keys.cardinality", count, mean, float(compute.count_distinct(found).as_py()), bound)
+        if keys.size.weights and alike <= sample.alarm / 2:
+            # Each key's size is drawn once.
+            sizes = compute.binary_length(found.unique()).to_numpy().astype(np.int64)
+            yield sample.spread("keys.size", sizes, drawn(keys.size))
     elif keys.cardinality > HOT_KEYS:
         # Any other key may have the bytes of one of the first, for all that is known here.
         return

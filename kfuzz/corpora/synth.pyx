@@ -82,7 +82,7 @@ from kfuzz.corpora.relations import rows_of, schedule_seed
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.partition_keys import own_keys, zipf_of
-from kfuzz.corpora.plan import key_bytes_max, value_bytes_max
+from kfuzz.corpora.plan import sizes_of
 from kfuzz.corpora.workload import HASHING, KEY_FORMS, program_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
@@ -277,7 +277,7 @@ cdef class Synthesiser(Writers):
             self.zipf = to_zipf(self.zipf_table)
         if (writer := writer_of(topic.keys, topic.keys)) is not None:
             self.key_writer, self.made_keys = writer, Scratch.__new__(Scratch)
-            reserve(&self.made_keys.out, topic.batches.records.max * key_bytes_max(topic) + 8)
+            reserve(&self.made_keys.out, topic.batches.records.max * sizes_of(topic.keys, topic.keys)[1] + 8)
         self.key_nulls = threshold(topic.keys.null_share)
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
@@ -290,7 +290,7 @@ cdef class Synthesiser(Writers):
         if (writer := writer_of(topic.values, topic.keys)) is not None:
             self.is_written = True
             self.value_writer, self.made_values = writer, Scratch.__new__(Scratch)
-            reserve(&self.made_values.out, topic.batches.records.max * value_bytes_max(topic) + 8)
+            reserve(&self.made_values.out, topic.batches.records.max * sizes_of(topic.values, topic.keys)[1] + 8)
         self.header_share = threshold(topic.headers.share)
         keys = topic.keys.header_bytes("key")
         self.id_headers = keys + topic.values.header_bytes("value")

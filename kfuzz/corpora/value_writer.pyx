@@ -167,6 +167,7 @@ cdef class ValueWriter:
             p = put_text(p, self.text_bytes + s.text_at, s.text_size)
             choices = self.choices + s.choices_at
             u = cell(seed, <uint64_t> at)
+            at += 1
             if s.nulls != 0 and high(u) < s.nulls:
                 p = put_text(p, b"null", 4)
             elif kind <= ITEM:
@@ -184,57 +185,42 @@ cdef class ValueWriter:
                 else:
                     i = (owner.timestamp % s.modulo if s.modulo != 0 else owner.timestamp) // s.divide * s.times
                 p = start if s.omits and i == 0 else put_as(p, s, i)
-            elif kind == CHOICE:
-                choices = chosen(choices, s.choice_count, low(u))
-                p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
-            elif kind == PICK:
-                p = put_pick(p, self.text_bytes, choices, s.choice_count, low(u))
-            elif kind == TURN:
-                choices += owner.change.kind if s.form == BY_CHANGE else owner.offset % s.choice_count
+            elif kind <= TURN:
+                if kind == CHOICE:
+                    choices = chosen(choices, s.choice_count, low(u))
+                elif kind == PICK:
+                    choices += scaled(low(u), s.choice_count)
+                else:
+                    choices += owner.change.kind if s.form == BY_CHANGE else owner.offset % s.choice_count
                 p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
             elif kind == WORDS:
                 p = put_words(p, self.text_bytes, choices, s, u)
             elif kind <= RAW:
                 p = put_single(p, s, u, owner)
             elif kind == REFERENCE:
-                p = put_reference(p, s, &self.targets[at], u, owner)
-            elif kind == TEXT:
-                at = s.next
-                continue
+                p = put_reference(p, s, &self.targets[at - 1], u, owner)
             elif kind == BRANCH:
                 choices = chosen(choices, s.choice_count, low(u))
                 # At the start of an object, there is no comma before a name.
                 i = s.omits and choices.text_size > 0 and (p - 1)[0] == c'{'
                 p = put_text(p, self.text_bytes + choices.text_at + i, choices.text_size - i)
                 at = choices.target
-                continue
-            elif kind == LOOP:
-                count = draw(&s.numbers, low(u))
-                if count > 0 and s.form == ZIGZAG:
-                    p = put_varlong(p, count)
-                for i in range(count):
-                    if i > 0:
-                        p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
-                    p = self.run(p, at + 1, s.next, cell(mix(u), <uint64_t> i), owner, i)
-                at = s.next
-                continue
-            elif kind == SINCE:
-                if owner.change.round < s.numbers.low:
+            elif kind != SINCE or owner.change.round < s.numbers.low:
+                if kind == LOOP:
+                    count = draw(&s.numbers, low(u))
+                    if count > 0 and s.form == ZIGZAG:
+                        p = put_varlong(p, count)
+                    for i in range(count):
+                        if i > 0:
+                            p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
+                        p = self.run(p, at, s.next, cell(mix(u), <uint64_t> i), owner, i)
+                elif kind == SCOPE:
+                    p = put_size(start, p, self.run(p + s.size, at, s.next, seed, owner, item), s)
+                elif kind == SINCE:
                     p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
-                    at = s.next
-                    continue
-            elif kind == ROW:
-                if s.mask >> owner.change.kind & 1:
-                    p = self.run_row(p, s, owner)
-                else:
-                    p = put_text(p, b"null", 4)
+                elif kind == ROW:
+                    p = self.run_row(p, s, owner) if s.mask >> owner.change.kind & 1 else put_text(p, b"null", 4)
                 at = s.next
-                continue
-            else:
-                p = put_size(start, p, self.run(p + s.size, at + 1, s.next, seed, owner, item), s)
-                at = s.next
-                continue
-            at += 1
         return p
 
     cdef uint8_t *run_row(self, uint8_t *p, const step_t *s, const owner_t *owner) noexcept nogil:
@@ -373,7 +359,7 @@ cdef uint8_t *put_single(uint8_t *p, const step_t *s, uint64_t u, const owner_t 
             p = put_letters(p, mix(u), <int32_t> size)
         else:
             for i in range((size + 7) >> 3):
-                put_little(p + 8 * i, cell(mix(u), <uint64_t> i), 8)
+                put_int64(p + 8 * i, <int64_t> cell(mix(u), <uint64_t> i))
             p += size
     return close_text(p, s)
 

@@ -23,7 +23,8 @@ from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, file_s
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
-from kfuzz.corpora.own_log import snapshot_file
+from kfuzz.corpora.own_log import files_beside, snapshot_file
+from kfuzz.corpora.own_remote import remote_paths
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic, Workload, parse
@@ -207,7 +208,7 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
     own = (WORKLOAD, SUCCESS, STATISTICS)
     unexpected += [name for name in root.files if name not in own and not is_lock(name)]
     irregular = dict(root.others)
-    labels = _label_files(corpus)
+    labels = _label_files(corpus).union(remote_paths(corpus.workload))
     for directory in sorted(set(root.directories) - set(partitions) - {ROWS}):
         for name, kind in corpus.out.walk(directory):
             inner, _, base = name.rpartition("/")
@@ -360,12 +361,15 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
     for suffix, (expected, entry) in indexes.items():
         problems += _check_index(out, segment.path.removesuffix(".log") + suffix, expected, entry)
     problems += _check_snapshot(walk, segment, row, out)
-    if beside := snapshot_file(segment):
-        name, chunks = f"{segment.directory}/{beside[0]}", beside[1]
+    for name, chunks in files_beside(segment):
         with out.view(name) as found:
             # A file that is missing is reported with the others.
             if found is not None and found != b"".join(map(bytes, chunks)):
-                problems.append(Problem(name, None, "snapshot-mismatch", "is not the state at the end of the log"))
+                is_state = name.endswith(".checkpoint")
+                code, what = (
+                    ("snapshot", "state at the end") if is_state else ("remote", "file that its record is about")
+                )
+                problems.append(Problem(name, None, f"{code}-mismatch", f"is not the {what} of the log"))
     return problems
 
 

@@ -24,3 +24,4 @@ LAST_NAMES: Final = (
     "Adams", "Bauer", "Costa", "Dubois", "Eriksen", "Fischer", "García", "Haas",
     "Ivanova", "Jensen", "Kowalski", "Lopez", "Müller", "Novak", "Okafor", "Petit",
 )  # fmt: skip
+NAMES: Final = tuple(f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES)

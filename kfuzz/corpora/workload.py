@@ -679,6 +679,8 @@ def _toml(value: object) -> str:
     if isinstance(value, str) and LONG_BASE64.fullmatch(value):
         # Python reads a literal string at once, and the other kind character by character.
         return f"'{value}'"
+    if isinstance(value, Range) and value.weights:
+        return json.dumps(value.weights)
     if isinstance(value, Range):
         return f"{{ min = {value.min}, max = {value.max}, skew = {value.skew} }}"
     if is_dataclass(value):

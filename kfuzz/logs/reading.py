@@ -213,7 +213,13 @@ def read_slice(
     bytes of each record's headers. A ``choice`` by headers needs that, or no such column.
     """
     require_isolation(isolation)
-    rows = RowMaker(part.segment, wanted, selection.below(part.stable_offset), isolation, choice, schemas)
+    yield from walk_slice(
+        part, RowMaker(part.segment, wanted, selection.below(part.stable_offset), isolation, choice, schemas), limits
+    )
+
+
+def walk_slice(part: Slice, rows: RowMaker, limits: Limits = DEFAULT_LIMITS) -> Iterator[pa.RecordBatch]:
+    """What ``rows`` makes of the records of one slice, and of damage. Errors are those of :func:`read`."""
     with part.segment.open() as file:
         yield from _Reader(part, rows, limits, file).batches()
 

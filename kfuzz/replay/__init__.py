@@ -8,7 +8,7 @@ they use.
 from kfuzz.client.address import Address, Security
 from kfuzz.replay.batches import Part, find_parts
 from kfuzz.replay.choices import ACKS, Acks, Rate, Settings, parse_name, parse_rate, parse_speed
-from kfuzz.replay.jobs import load_in_processes
+from kfuzz.replay.jobs import load_in_processes, load_shares
 from kfuzz.replay.made import ARRIVALS, Arrivals, Load
 from kfuzz.replay.report import Count, Report, TopicReport
 from kfuzz.replay.running import first_timestamp, give, prepare_topics, replay, run_load
@@ -32,6 +32,7 @@ __all__ = [
     "first_timestamp",
     "give",
     "load_in_processes",
+    "load_shares",
     "parse_duration",
     "parse_name",
     "parse_rate",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
@@ -25,16 +25,11 @@ def load_in_processes(
 ) -> Report:
     """As :func:`run_load`, in at most ``jobs`` processes. ``set_done`` is called now and then, with 0."""
     require_histogram()
-    sources, wanted, settings = load_sources(load, settings)
-    prepare(wanted, settings)
-    parts, bound, context = min(jobs, len(sources)), settings.records, get_context("spawn")
-    stop, total, left = context.Event(), Report(), set[Future[Report]]()
-    with ProcessPoolExecutor(parts, context, _begin, (stop, os.getpid())) as pool:
-        for part in range(parts):
-            own = None if bound is None else bound * (part + 1) // parts - bound * part // parts
-            share = replace(settings, create=False, records=own)
-            left.add(pool.submit(_sent, replace(load, part=part, parts=parts), share))
-        running = list(left)
+    shares, context = load_shares(load, settings, jobs), get_context("spawn")
+    stop, total = context.Event(), Report()
+    with ProcessPoolExecutor(len(shares), context, _begin, (stop, os.getpid())) as pool:
+        running = [pool.submit(_sent, *share) for share in shares]
+        left = set(running)
         while left:
             try:
                 left = wait(left, POLL_S).not_done
@@ -48,6 +43,18 @@ def load_in_processes(
             except (OSError, RuntimeError) as error:
                 total.failure = total.failure or f"a process ended without its report: {error}"
     return total
+
+
+def load_shares(load: Load, settings: Settings, most: int) -> list[tuple[Load, Settings]]:
+    """At most so many shares of a load, and their bounds. The topics are there then; errors as for :func:`run_load`."""
+    sources, wanted, settings = load_sources(load, settings)
+    prepare(wanted, settings)
+    parts, bound = min(most, len(sources)), settings.records
+    records = [None if bound is None else bound * (at + 1) // parts - bound * at // parts for at in range(parts)]
+    return [
+        (replace(load, part=at, parts=parts), replace(settings, create=False, records=own))
+        for at, own in enumerate(records)
+    ]
 
 
 _ends: Callable[[], bool]

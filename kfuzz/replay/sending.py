@@ -272,16 +272,18 @@ class Sender:
             return
         self._flying += 1
         self._flown = producer
-        link.send(number, pieces, lambda answer: self._answered(link, version, sent, answer))
+        link.send(number, pieces, lambda answer: self._answered(link, form, sent, answer))
 
-    def _answered(self, link: Link, version: int, sent: Sent, answer: bytes | None) -> None:
+    def _answered(self, link: Link, form: ProduceForm, sent: Sent, answer: bytes | None) -> None:
         self._flying -= 1
         self._change.set()
         sent.error = LOST
-        if answer is not None:
+        if answer is not None and form.is_usual(answer):
+            sent.error = 0
+        elif answer is not None:
             # If the answer cannot be read, the link is lost.
             with contextlib.suppress(ConnectionLost):
-                values = link.read("Produce", version, answer)
+                values = link.read("Produce", form.version, answer)
                 if wait_ms := throttle_ms(values):
                     self.report.throttled_ms += wait_ms
                     link.muted_until = max(link.muted_until, time.monotonic() + wait_ms / 1000)

@@ -42,8 +42,7 @@ def decoder(text: str, references: Iterable[str], name: str) -> Callable[..., by
     given: Any = None
     try:
         for one in (*references, text):
-            # A name alone is allowed, and is not JSON then.
-            given = load_json(one, name) if one.lstrip()[:1] in ("{", "[", '"') else one.strip()
+            given = schema_of(one, name)
             parsed = parse_schema(_rewritten(given), named_schemas=known)
         _require_bounded(parsed, known)
     except UsageError:
@@ -69,6 +68,11 @@ def decoder(text: str, references: Iterable[str], name: str) -> Callable[..., by
             return encode(bytes_form(data[at:]))
 
     return decode_bytes if given in ("bytes", {"type": "bytes"}) else decode
+
+
+def schema_of(text: str, name: str) -> Any:
+    """The schema in a text. A type's name alone is allowed, and is not JSON then."""
+    return load_json(text, name) if text.lstrip()[:1] in ("{", "[", '"') else text.strip()
 
 
 def _rewritten(schema: Any) -> Any:

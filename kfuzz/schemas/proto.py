@@ -73,7 +73,7 @@ def chosen(text: str, references: Iterable[tuple[str, str]], name: str, message:
     for part in wanted.split("."):
         at = next((at for at, one in enumerate(inner) if part in ("", one.name)), -1)
         if at < 0:
-            raise UsageError(f"{name} has no message {message}; name one of its own, or leave it out")
+            raise UsageError(f"{name} has no message {message or 'at all'}; name one of its own")
         path.append((at, inner[at].name))
         inner = inner[at].nested_type
     found = pool.FindMessageTypeByName(".".join(filter(None, (file.package, *(one for _, one in path)))))

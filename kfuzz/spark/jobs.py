@@ -13,8 +13,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.conformance.differential.sharing import WHAT, Shared
 from kfuzz.conformance.judge.corpus import report_lines
@@ -82,10 +83,12 @@ def verify_main(arguments: Sequence[str] | None = None) -> int:
 def replay_main(arguments: Sequence[str] | None = None) -> int:
     """Run ``spark_jobs/replay_corpus.py``; returns the exit code."""
     parser = _parser(
-        "Send a corpus, or any Kafka log directory, to a broker; exit 1 if anything was not sent.",
+        "Send a corpus, any Kafka log directory, or a workload to a broker; exit 1 if anything was not sent.",
         "--log out/corpus --bootstrap 127.0.0.1:9092 --create --duration 5m",
     )
-    parser.add_argument("--log", type=local_path, required=True, help="a directory shared by all executors")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--log", help="a directory shared by all executors, or a URI")
+    what.add_argument("--workload", type=local_path, help="a workload (TOML), sent without end as by `kfuzz load`")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker that executors can reach")
     parser.add_argument("--rate", help="of all tasks together: records per second (50000), or bytes (20MB/s)")
     parser.add_argument("--speed", help="follow the timestamps of the log: 1x, 10x")
@@ -324,23 +327,35 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> 
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from kfuzz.replay import find_parts, prepare_topics
+    from kfuzz.places import opened
+    from kfuzz.replay import Load, find_parts, load_shares, prepare_topics
 
     settings = _settings(options)
     # Starting a session takes seconds, so refuse first what cannot be read or sent.
-    parts = find_parts(options.log, topics=options.topics)
-    prepare_topics(parts, settings)
+    if options.workload:
+        settings = replace(settings, restamp=True, retries=120, reconnects=10_000)
+        asked = Load(load(options.workload), str(options.workload), options.topics)
+        most = len(load_shares(asked, settings, sys.maxsize))
+    else:
+        with opened(options.log) as path:
+            parts = find_parts(path, topics=options.topics)
+            prepare_topics(parts, settings)
+            most = len(parts)
     with _session(options, "kfuzz replay") as spark:
-        from kfuzz.spark.replaying import replay
+        from kfuzz.spark import replaying
         from kfuzz.spark.sessions import cores
 
-        tasks = min(options.tasks or cores(spark), len(parts))
-        with progress("replaying, tasks", tasks, quiet=options.json) as set_done:
-            report = replay(spark, options.log, settings, topics=options.topics, tasks=tasks, set_done=set_done)
+        tasks = min(options.tasks or cores(spark), most)
+        with progress("sending, tasks", tasks, quiet=options.json) as set_done:
+            how: dict[str, Any] = {"tasks": tasks, "set_done": set_done}
+            if options.workload:
+                report = replaying.load(spark, asked, settings, **how)
+            else:
+                report = replaying.replay(spark, options.log, settings, topics=options.topics, **how)
     if options.json:
         print(json.dumps(report.to_json(), indent=2, sort_keys=True))
     else:
-        print(*map(printable, report.lines(f"{options.log} to {settings.bootstrap}")), sep="\n")
+        print(*map(printable, report.lines(f"{options.workload or options.log} to {settings.bootstrap}")), sep="\n")
     return 0 if report.is_clean else 1
 
 

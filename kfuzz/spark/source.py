@@ -1,7 +1,7 @@
 """The Spark data sources ``kafka-log`` and ``kfuzz``. docs/dataframes.md is the guide.
 
-``kafka-log`` reads any Kafka log directory. ``kfuzz`` makes a workload's batches or records in memory. Spark starts one
-task per share; a task reads with ``kfuzz.logs`` or ``kfuzz.corpora.generated``.
+``kafka-log`` reads, follows and writes any Kafka log directory. ``kfuzz`` makes a workload's batches or records in
+memory. Spark starts one task per share; a task reads with ``kfuzz.logs`` or ``kfuzz.corpora.generated``.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StructType
 
 from kfuzz import logs
@@ -25,6 +26,8 @@ from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.logs.schemas import open_schemas
+from kfuzz.logs.segments import log_end
+from kfuzz.logs.transactions import last_stable_offset
 from kfuzz.places import opened
 from kfuzz.records import Limits
 from kfuzz.schemas.values import Schemas
@@ -42,6 +45,7 @@ OPTIONS: Final = (
 GENERATED_OPTIONS: Final = ("workload", "size", "rows", "topics", "columns", "isolation", "split_bytes")
 # A task costs about 30 ms, and reading 64 MiB about 150 ms.
 SPLIT_BYTES: Final = 64 << 20
+Ends = dict[str, int]
 
 
 def register(spark: SparkSession) -> None:
@@ -114,13 +118,21 @@ class KafkaLogSource(DataSource):
     def reader(self, schema: StructType) -> KafkaLogReader:
         return KafkaLogReader(Settings.of(self.options), schema)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return KafkaLogStream(self.reader(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from kfuzz.spark.writing import KafkaLogWriter
+
+        return KafkaLogWriter(self.options, schema, overwrite)
+
 
 class KafkaLogReader(ArrowReader):
     """Reads a log directory; filters on topic, partition, offset and timestamp leave out what they can."""
 
     def __init__(self, settings: Settings, schema: StructType) -> None:
         super().__init__(settings.wanted, schema)
-        self.settings = settings
+        self.settings, self.given = settings, schema
 
     def partitions(self) -> Sequence[InputPartition]:
         most = self.settings.split_bytes
@@ -145,6 +157,67 @@ class KafkaLogReader(ArrowReader):
             limits=settings.limits,
             schemas=_schemas(settings.schema, settings.registry),
         )
+
+
+class _Slices(KafkaLogReader):
+    """Reads slices that have a selection each."""
+
+    def rows_of(self, part: Any) -> Iterator[pa.RecordBatch]:
+        part, self.selection = part
+        return super().rows_of(part)
+
+
+class KafkaLogStream(DataSourceStreamReader):
+    """Follows a log while it is written, up to the last whole batch; in ``read_committed``, the last stable offset.
+
+    By partition, the stream's offset is the one after the last record that was read: ``{"orders-0": 120}``.
+    ``UsageError`` if records were deleted before the stream has read them.
+    """
+
+    def __init__(self, reader: KafkaLogReader) -> None:
+        self.slices = _Slices(reader.settings, reader.given)
+
+    def initialOffset(self) -> Ends:
+        return {}
+
+    # Spark 4.0 and 4.1 give no arguments.
+    def latestOffset(self, start: Ends | None = None, limit: object = None) -> Ends:
+        found: Ends = {}
+        with self.slices.settings.segments() as (_, segments):
+            for name, partition in _partitions(segments):
+                found[name], _ = log_end(partition[-1])
+                if self.slices.settings.isolation == "read_committed":
+                    stable = last_stable_offset(partition[0])
+                    found[name] = found[name] if stable is None else stable
+                read = (start or {}).get(name, 0)
+                if read > found[name] or (read and read < (partition[0].base_offset or 0)):
+                    raise UsageError(
+                        f"{partition[0].path.parent} has offsets {partition[0].base_offset} to {found[name] - 1}, and "
+                        f"the stream has read all before {read}: records were deleted; begin with a new checkpoint"
+                    )
+        return found
+
+    def partitions(self, start: Ends, end: Ends) -> Sequence[InputPartition]:
+        settings, parts = self.slices.settings, list[tuple[logs.Slice, logs.Selection]]()
+        with settings.segments() as (place, segments):
+            for name, partition in _partitions(segments):
+                wanted = logs.Selection(start.get(name, 0), end.get(name, 0) - 1)
+                # Beyond it, a batch may be written just now.
+                partition[-1] = replace(partition[-1], size=log_end(partition[-1])[1])
+                found = logs.slices(partition, wanted, slice_bytes=settings.split_bytes, isolation=settings.isolation)
+                parts += ((one, wanted) for one in _moved(found, lambda path: path.relative_to(place)))
+        return shares(parts, lambda part: part[0].end - part[0].start, settings.split_bytes)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.slices.read(partition)
+
+    def commit(self, end: Ends) -> None:
+        """Nothing is kept of what was read."""
+
+
+def _partitions(segments: Sequence[logs.Segment]) -> Iterator[tuple[str, list[logs.Segment]]]:
+    for (topic, partition), group in groupby(segments, lambda one: (one.topic, one.partition)):
+        yield f"{topic}-{partition}", list(group)
 
 
 @cache

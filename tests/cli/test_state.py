@@ -146,6 +146,20 @@ def test_an_offset_after_the_end_of_its_log_is_said(data: Path) -> None:
     assert found["notes"][1].endswith("(2 times)")
 
 
+def test_each_topic_and_partition_has_its_offsets_bytes_and_times(data: Path) -> None:
+    (data / "empty-3").mkdir()
+    (data / "empty-3" / f"{7:020d}.log").touch()
+    found = state("partitions", data)
+    orders = (data / "orders-0" / f"{0:020d}.log").stat().st_size
+    assert [one["topic"] for one in found["topics"]] == ["orders", "__transaction_state", "empty"]
+    assert found["topics"][0]["bytes"] == orders
+    assert sum(one["percent"] for one in found["topics"]) == 100
+    of = {one["topic"]: one for one in found["partitions"]}
+    assert [of["orders"][name] for name in ("first_offset", "end_offset", "newest")] == [0, 14, FIRST_MS + 7000]
+    assert [of["empty"][name] for name in ("partition", "first_offset", "end_offset", "newest")] == [3, 7, 7, None]
+    assert len(state("partitions", data, "--topics", "orders")["partitions"]) == 1
+
+
 def test_share_groups_have_their_snapshot_and_what_changed_it(tmp_path: Path) -> None:
     make_logs(tmp_path, "shares")
     (tmp_path / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")

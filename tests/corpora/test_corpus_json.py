@@ -15,7 +15,7 @@ from made_corpora import batches_of, generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.json_values import program
-from kfuzz.corpora.plan import Plan, offset_bytes_mean, value_bytes_max
+from kfuzz.corpora.plan import Plan, offset_bytes_mean, sizes_of
 from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES, WORDS
 from kfuzz.corpora.workload import Workload, parse, render
 
@@ -136,7 +136,7 @@ def test_the_plan_knows_the_size_of_json() -> None:
     log = generate_segment(segment, workload).log
     assert len(log) / segment.offsets == pytest.approx(offset_bytes_mean(topic), rel=0.02)
     longest = max(len(record.value or b"") for record, _ in values_of(workload))
-    assert longest <= value_bytes_max(topic) < 2 * longest
+    assert longest <= sizes_of(topic.values, topic.keys)[1] < 2 * longest
 
 
 def test_dates_are_right_on_every_day_of_four_centuries_around() -> None:

@@ -9,7 +9,7 @@ import pytest
 from made_corpora import batches_of, run
 
 from kfuzz.corpora import workload as workloads
-from kfuzz.corpora.plan import Plan, offset_bytes_mean, value_bytes_max
+from kfuzz.corpora.plan import Plan, offset_bytes_mean, sizes_of
 from kfuzz.corpora.workload import load, parse, render
 from kfuzz.errors import UsageError
 
@@ -56,7 +56,7 @@ def test_lines_are_drawn_in_turn(tmp_path: Path) -> None:
 
 def test_sizes_are_those_of_the_lines(tmp_path: Path) -> None:
     [topic] = load(workload_of(tmp_path, LINES)).topics
-    assert value_bytes_max(topic) >= 500
+    assert sizes_of(topic.values, topic.keys)[1] >= 500
     mean = sum(map(len, LINES)) / len(LINES)
     assert mean < offset_bytes_mean(topic) < mean + 40
 

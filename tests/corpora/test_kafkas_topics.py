@@ -12,6 +12,7 @@ from own_topics import state, workload
 from kfuzz.corpora.generated import read
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.own import group_id, transactional_id
+from kfuzz.corpora.own_remote import SUFFIXES
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import KIB, Workload, parse, render
@@ -82,7 +83,37 @@ def test_share_partitions_have_their_last_start_offset(tmp_path: Path) -> None:
     assert {(one["startOffset"], len(one["stateBatches"])) for one in found} == {("4000", 1)}
 
 
+def test_remote_segments_are_where_their_metadata_says(tmp_path: Path) -> None:
+    ids = ["LWgrMmVrT0a__7a4SasuPA"]
+    things = {"topics": 2, "partitions": 3, "segments": 2, "gone_share": 0.2, "ids": ids}
+    out = made(workload("remote-log-metadata", 5, **things), tmp_path)
+    said = kfuzz("state", "remote", out, "--json")
+    found = json.loads(said.stdout)
+    assert found["notes"] == ["remote segments of topic-000001-2 are being deleted, or were (3 times)"]
+    logs = {path: path.stat().st_size for path in out.glob("kafka-tiered-storage/*/*.log")}
+    for one in found["segments"]:
+        folder = out / "kafka-tiered-storage" / f"{one['name']}-{one['partition']}-{one['id']}"
+        own = folder / f"{int(one['startOffset']):020d}-{one['segment']}.log"
+        assert logs.pop(own) == one["segmentSizeInBytes"]
+        assert one["remoteLogSegmentState"] == "copied"
+        kept = {own.with_suffix(suffix).stat().st_size > 0 for suffix in SUFFIXES}
+        assert kept == {True}
+    assert (len(found["segments"]), logs) == (2 * 5, {})
+    assert (out / "kafka-tiered-storage" / f"topic-000000-0-{ids[0]}").is_dir()
+    # Remote segments are read as a log directory; the broker's own log begins after them.
+    kfuzz("check", out / "kafka-tiered-storage")
+    [log] = out.glob("topic-000000-1/*.log")
+    assert int(log.stem) == 1 + max(int(one["endOffset"]) for one in found["segments"])
+    log.write_bytes(log.read_bytes()[:-1])
+    assert [(one.path, one.code) for one in verify(out)] == [(str(log.relative_to(out)), "remote-mismatch")]
+    log.unlink()
+    assert [one.code for one in verify(out)] == ["file-missing"]
+    generate(workload("remote-log-metadata", 5, **(things | {"topics": 1})), out, overwrite=True)
+    assert not list(out.glob("*/topic-000001-*"))
+
+
 OWN = 'name = "__consumer_offsets"\nkind = "consumer-offsets"\n'
+REMOTE = 'name = "__remote_log_metadata"\nkind = "remote-log-metadata"\n'
 
 
 @pytest.mark.parametrize(
@@ -98,6 +129,10 @@ OWN = 'name = "__consumer_offsets"\nkind = "consumer-offsets"\n'
         (OWN + "things.groups = 10_000_000\nthings.topics = 200_000", "cannot have so many things"),
         ('name = "__cluster_metadata"\nkind = "cluster-metadata"\npartitions = 2', "cannot have 2 partitions"),
         ('name = "__cluster_metadata"\nkind = "cluster-metadata"\nthings.replicas = 4', "cannot have more replicas"),
+        ('name = "__remote_log_metadata"', 'set its kind to "remote-log-metadata"'),
+        (REMOTE + "things.changes = 9", "cannot have things.changes"),
+        (REMOTE + 'things.ids = ["orders"]', "give the id of a topic"),
+        (REMOTE + 'things.topics = 1\nthings.ids = ["AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"]', "more ids"),
     ],
 )
 def test_a_topic_of_kafkas_own_with_other_contents_is_refused(text: str, reason: str) -> None:

@@ -49,8 +49,8 @@ def test_every_record_arrives_in_the_table_and_a_missing_one_is_noticed(
     assert "table exists; name another directory as --out" in capsys.readouterr().err
     ingest = job.ingest
 
-    def losing(log: DataFrame, table: str) -> None:
-        ingest(log.where("not (topic = 'orders' and partition = 1 and offset = 77)"), table)
+    def losing(log: DataFrame, table: str, kind: str) -> None:
+        ingest(log.where("not (topic = 'orders' and partition = 1 and offset = 77)"), table, kind)
 
     monkeypatch.setattr(job, "ingest", losing)
     assert job.main(["--out", str(tmp_path / "other"), "--size", "1MiB"]) == 1

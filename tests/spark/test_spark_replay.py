@@ -84,8 +84,8 @@ def test_a_task_that_dies_is_not_sent_again(spark: Any, log: Path, tmp_path: Pat
     note = tmp_path / "died"
     first_attempt = module._task
 
-    def deadly(path: str, topics: str, made: Any) -> Any:
-        inner = first_attempt(path, topics, made)
+    def deadly(made: Any) -> Any:
+        inner = first_attempt(made)
 
         def task(batches: Any) -> Any:
             rows = list(batches)
@@ -136,3 +136,19 @@ def test_the_job_reports_and_refuses_as_the_command_does(spark: Any, log: Path, 
         assert 0 < report["sent"]["records"] <= 30
         assert replay_main([*words, "--tasks", "1"]) == 1
         assert "not sent: 5 batches, 0 records, 0.0 MB: record-count-zero" in capsys.readouterr().out
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_tasks_send_a_workload_together(spark: Any, tmp_path: Path, capsys: Any) -> None:
+    from kfuzz.spark.jobs import replay_main
+
+    workload = tmp_path / "w.toml"
+    workload.write_text('[[topics]]\nname = "t"\npartitions = 3\n')
+    with FakeBroker() as broker:
+        words = ["--workload", str(workload), "--bootstrap", f"127.0.0.1:{broker.port}", "--create", "--json"]
+        assert replay_main([*words, "--tasks", "2", "--records", "4000", "--rate", "20k"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        # Each task ends before the batch that would be too much.
+        assert 3800 <= report["sent"]["records"] <= 4000
+        assert set(broker.batches) == {("t", partition) for partition in range(3)}

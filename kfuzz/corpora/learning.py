@@ -1,0 +1,413 @@
+"""Learns a workload from a log, for ``kfuzz corpus learn``. docs/corpora.md says how each part is fitted.
+
+``kfuzz.corpora.observed`` counts in one pass. Here these counts become a workload. No byte of a key, a value or a
+header gets into it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from kfuzz.corpora import generated
+from kfuzz.corpora import workload as workloads
+from kfuzz.corpora.learned_fields import Fields, Json, two_digits
+from kfuzz.corpora.observed import HOUR_MS, Observed, Sizes, Watching
+from kfuzz.corpora.plan import Plan, batch_bytes_max, offset_bytes_mean
+from kfuzz.corpora.quantities import WEIGHT_MAX
+from kfuzz.corpora.resolution import resolve
+from kfuzz.documents import load_json
+from kfuzz.errors import UsageError
+from kfuzz.kafka import INT32_MAX, INTERNAL_TOPICS
+from kfuzz.logs.reading import schema, walk_slice
+from kfuzz.logs.segments import EVERYTHING, find_segments
+from kfuzz.logs.slicing import slices
+from kfuzz.schemas.values import Schemas
+from kfuzz.text import foreign_text, printable
+from kfuzz.units import counted
+
+# More different sizes than these become quantiles: every hundredth, and finer at the high end. The usual percentiles
+# are in the middle between two edges.
+POINTS_MAX: Final = 128
+EDGES: Final = np.concatenate([np.arange(5, 976, 10), np.arange(979, 1000, 2), [1000]]) / 1000
+QUANTILES: Final = (0.5, 0.95, 0.99)
+CLOSE: Final = 0.05
+USUAL: Final = 0.9
+EXPONENT_MAX: Final = 4.0
+CARDINALITY_MAX: Final = INT32_MAX
+# Ranks above these are counted in steps; so many first ones are drawn to find how often the most frequent key occurs.
+RANKS_EXACT: Final = 1024
+RANKS_DRAWN: Final = 1 << 17
+TOP: Final = 10
+OFTEN_ZERO: Final = ("null_share", "tombstone_share")
+# An age of the log in hours, from which all hours of the day have the same part of it.
+HOURS_MAX: Final = 10_000
+CHECKED_OFFSETS: Final = 5000
+TEXT: Final = bytes([*range(32, 127), *b"\t\r\n"])
+
+
+def learn(
+    path: str,
+    *,
+    topics: str = "*",
+    anonymous: bool = False,
+    schemas: Schemas | None = None,
+    is_decoded: bool = False,
+    set_done: Callable[[int], None] = lambda done: None,
+) -> Json:
+    """The workload of the segments in ``path``, as the values of its TOML; ``notes`` has sentences about each topic.
+
+    Values that are JSON, also by ``schemas``, become JSON if their fields have the right sizes, or if ``is_decoded``.
+    ``set_done`` is called with the number of bytes done. Raises ``UsageError`` if there is nothing to learn from.
+    """
+    seen: dict[str, Observed] = {}
+    notes: list[str] = []
+    segments = find_segments(path, topics=topics, pass_over=lambda one, what: notes.append(f"{one.name} is {what}"))
+    wanted, done = schema(["key", "value", "headers", "timestamp"], mode="tolerant"), 0
+    for segment in segments:
+        if segment.topic in INTERNAL_TOPICS:
+            raise UsageError(
+                f"{segment.topic} is Kafka's own: a workload describes it by its kind and things (docs/corpora.md), "
+                "not by a log; choose other topics by --topics"
+            )
+        observed = seen.setdefault(foreign_text(segment.topic or "learned"), Observed(schemas))
+        for part in slices([segment], EVERYTHING, isolation="log"):
+            # It gives only rows of damage.
+            for row in walk_slice(part, Watching(segment, wanted, EVERYTHING, "log", seen=observed)):
+                observed.damage = observed.damage or str(row.column("finding")[0])
+                observed.sums["damage"] += 1
+        done += segment.size
+        set_done(done)
+    made: Json = {"size": 0, "topics": []}
+    sizes: list[float] = []
+    for at, (name, observed) in enumerate(seen.items()):
+        if not observed.sums["records"]:
+            notes.append(f"topic {name} has no data records" + f" ({observed.damage})" * bool(observed.damage))
+            continue
+        fit = _Fit(observed, f"topic-{at + 1}" if anonymous else name, anonymous, is_decoded)
+        topic, planned = fit.topic()
+        made["topics"].append({**topic, "notes": fit.notes})
+        sizes.append(offset_bytes_mean(planned) * max(observed.sums["offsets"], 2 * planned.partitions))
+    if not sizes:
+        raise UsageError(f"{path} has no data records, so there is nothing to learn; {'; '.join(notes)}")
+    unit = max(sizes) / 1_000_000
+    weights = [max(1, round(size / unit)) for size in sizes] if len(sizes) > 1 else [1]
+    made["size"] = math.ceil(max(size / weight for size, weight in zip(sizes, weights, strict=True)) * sum(weights)) + 1
+    for topic, weight in zip(made["topics"], weights, strict=True):
+        topic |= {"weight": weight} if len(weights) > 1 else {}
+    return made | {"notes": notes}
+
+
+def toml(learned: Json) -> str:
+    """A workload's file, with the notes as comments."""
+    lines = [f"# {printable(note)}" for note in ("Made by kfuzz corpus learn.", *learned["notes"])]
+    lines.append(f"size = {learned['size']}")
+    for topic in learned["topics"]:
+        lines += ["", "[[topics]]", *(f"# {printable(note)}" for note in topic["notes"])]
+        plain = {key: one for key, one in topic.items() if not isinstance(one, dict) and key != "notes"}
+        for head, table in {"": plain, **{key: one for key, one in topic.items() if isinstance(one, dict)}}.items():
+            lines += [f"[topics.{head}]"] * bool(head)
+            lines += [f"{key} = {_toml(one)}" for key, one in table.items() if key not in OFTEN_ZERO or one]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        names = (key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml(key) for key in value)
+        return f"{{ {', '.join(f'{name} = {_toml(one)}' for name, one in zip(names, value.values(), strict=True))} }}"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + "".join(f"    {_toml(one)},\n" for one in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def weighed(sizes: Counter[int]) -> list[list[int]]:
+    """Numbers with weights that have the quantiles and the mean of the counted ones."""
+    numbers = np.array(sorted(sizes), np.int64)
+    counts = np.array([sizes[one] for one in sorted(sizes)], np.int64)
+    if len(numbers) > POINTS_MAX:
+        places = np.searchsorted(EDGES, (np.cumsum(counts) - counts / 2) / counts.sum())
+        sums = np.bincount(places, counts)
+        means = np.bincount(places, counts * numbers.astype(np.float64))[sums > 0] / sums[sums > 0]
+        merged = Counter[int]()
+        for mean, count in zip(means.tolist(), sums[sums > 0].tolist(), strict=True):
+            merged[round(mean)] += int(count)
+        return weighed(merged)
+    weights = np.maximum(1, np.round(counts * min(1, WEIGHT_MAX / counts.max()))).astype(np.int64)
+    return [[number, weight] for number, weight in zip(numbers.tolist(), weights.tolist(), strict=True)]
+
+
+def _range(sizes: Counter[int], low: int, high: int) -> Any:
+    """A range of a workload with these sizes, all of them moved into ``low`` to ``high``."""
+    moved = Counter[int]()
+    for size, count in sizes.items():
+        moved[min(max(size, low), high)] += count
+    return weighed(moved) if len(moved) > 1 else max(low, *moved)
+
+
+def _quantiles(sizes: Counter[int]) -> list[int]:
+    numbers = sorted(sizes)
+    below = np.cumsum([sizes[one] for one in numbers])
+    return [numbers[int(np.searchsorted(below, share * below[-1]))] for share in QUANTILES] if numbers else []
+
+
+def _share(part: float, whole: float) -> float:
+    return math.floor(part / max(1, whole) * 1e6) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """Zipf's law that gives ``distinct`` keys in ``records`` draws. ``letters`` are shares of the sizes of letters."""
+
+    records: int
+    distinct: int
+    letters: dict[int, float]
+
+    def shares(self, cardinality: int, exponent: float) -> tuple[Any, Any]:
+        """The widths of steps of ranks, and the share of each rank in them."""
+        edges = np.arange(1, min(cardinality, RANKS_EXACT) + 2, dtype=np.int64)
+        if cardinality > RANKS_EXACT:
+            edges = np.unique(np.append(edges, np.geomspace(RANKS_EXACT + 1, cardinality + 1, 2048).astype(np.int64)))
+        weights = ((edges[:-1] + edges[1:] - 1) / 2) ** -exponent
+        return np.diff(edges), weights / (np.diff(edges) * weights).sum()
+
+    def seen(self, cardinality: int, exponent: float) -> float:
+        """How many different keys are drawn."""
+        width, share = self.shares(cardinality, exponent)
+        keys = float((width * -np.expm1(self.records * np.log1p(-np.minimum(share, 1 - 1e-16)))).sum())
+        # Short keys may have equal letters. Long ones have not.
+        sizes = ((16.0 ** min(size, 100), part) for size, part in self.letters.items())
+        return sum(-texts * math.expm1(-keys * part / texts) for texts, part in sizes) or keys
+
+    def cardinality(self, exponent: float) -> int:
+        """The number of keys to draw from, to see ``distinct`` ones."""
+        low, high = self.distinct - 1, CARDINALITY_MAX
+        while high - low > 1 + low // 1000:
+            middle = math.isqrt(max(1, low) * high) + 1 if low else 1
+            low, high = (middle, high) if self.seen(middle, exponent) < self.distinct * (1 - 1e-6) else (low, middle)
+        return high
+
+    def top(self, exponent: float) -> float:
+        """The share of the most frequent keys, on average of some draws."""
+        width, share = self.shares(self.cardinality(exponent), exponent)
+        first = np.diff(np.minimum(np.cumsum(width), RANKS_DRAWN), prepend=0)
+        each = np.repeat(share, first) * self.records
+        drawn = np.random.default_rng(0).poisson(each, (4, len(each)))
+        return float(np.sort(drawn, axis=1)[:, -TOP:].sum() / 4 / self.records)
+
+
+@dataclass(slots=True)
+class _Fit:
+    """Makes a topic of what was observed."""
+
+    seen: Observed
+    name: str
+    anonymous: bool
+    is_decoded: bool
+    notes: list[str] = field(default_factory=list)
+
+    def topic(self) -> tuple[Json, workloads.Topic]:
+        """The topic as a table of TOML, and as the plan has it."""
+        sums, sizes, places = self.seen.sums, self.seen.sizes, self.seen.places
+        self.notes.append(f"{sums['records']} records in {counted(len(places), 'partition')}")
+        if count := sums["damage"]:
+            self.notes.append(f"{counted(count, 'place')} of damage left out; the first: {self.seen.damage}")
+        span = sum(end - first for first, end, _ in places.values())
+        if sums["offsets"] < span:
+            self.notes.append(
+                f"{1 - sums['offsets'] / span:.1%} of the offsets are gone, as in a compacted log; here none"
+            )
+        if (largest := max(end - first for first, end, _ in places.values())) > 1.2 * span / len(places):
+            self.notes.append(f"the largest partition has {largest / span:.1%} of the offsets; here all have the same")
+        keyed = sizes["key"].total()
+        nulls = _share(sums["nulls"], sums["records"] - keyed)
+        values: Json = {"kind": self._kind(), "size": _range(sizes["value"] or Counter([0]), 0, workloads.MIB * 8)}
+        values |= {"null_share": nulls, "tombstone_share": max(0.0, _share(sums["tombstones"], keyed) - nulls)}
+        codecs = self.seen.codecs[True]
+        if (
+            codecs["none"] < (1 - USUAL) * codecs.total()
+            and sums["plain_bytes"] > workloads.RATIO_MIN * sums["packed_bytes"]
+        ):
+            values["ratio"] = round(min(sums["plain_bytes"] / sums["packed_bytes"], workloads.RATIO_MAX), 2)
+        topic = {
+            "name": self.name,
+            "partitions": max(places) + 1,
+            "keys": self._keys(),
+            "values": values,
+            "timestamps": self._timestamps(),
+            "batches": {"records": _range(sizes["batch"] or Counter([100]), 1, 1_000_000), "codecs": _weights(codecs)},
+            **self._writers(),
+        }
+        if sums["with_headers"]:
+            share = _share(sums["with_headers"], sums["records"])
+            count, size = _range(sizes["headers"], 0, 100), _range(sizes["header"], 0, 64 * workloads.KIB)
+            topic["headers"] = {"share": share, "count": count, "size": size}
+        try:
+            planned = self._planned(topic)
+        except UsageError as error:
+            if topic["values"].pop("ratio", None) is None:
+                raise
+            self.notes.append(f"values.ratio is left out: {error}")
+            planned = self._planned(topic)
+        return self._with_fields(topic, planned)
+
+    def _planned(self, topic: Json) -> workloads.Topic:
+        """The topic as the plan has it. The largest batches get fewer records if they could be too large."""
+        read = workloads.parse(
+            toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []}), "the workload"
+        )
+        largest, records = batch_bytes_max(read.topics[0]), topic["batches"]["records"]
+        if largest > workloads.BATCH_BYTES_MAX:
+            most = max(1, int(read.topics[0].batches.records.max * workloads.BATCH_BYTES_MAX / largest * USUAL))
+            self.notes.append(f"no batch has more than {most} records, because all of its values could be the largest")
+            counts = Counter[int](dict(records) if isinstance(records, list) else {records: 1})
+            topic["batches"] = topic["batches"] | {"records": _range(counts, 1, most)}
+            return self._planned(topic)
+        resolved = resolve(read)
+        Plan(resolved)
+        return resolved.topics[0]
+
+    def _keys(self) -> Json:
+        keys, sizes = self.seen.keys, self.seen.sizes["key"]
+        keys.merge()
+        total = sizes.total()
+        if not total:
+            return {"null_share": 1.0}
+        is_binary = any(key and b"\0" in key for _, _, key in self.seen.values)
+        kinds = [
+            name for name, size in workloads.KEY_TYPES.items() if set(sizes) == {size} and (is_binary or name == "uuid")
+        ]
+        kind = kinds[0] if kinds else None
+        letters = {} if kind else {size: count / total for size, count in sizes.items()}
+        law = _Law(total, keys.cardinality, letters)
+        hottest = np.sort(keys.counts)[: -TOP - 1 : -1] / total
+        top, flat = float(hottest.sum()), law.top(0.0)
+        made: Json = {"kind": "uniform", "cardinality": law.cardinality(0.0)}
+        is_flat = law.distinct == total > 1 or (law.distinct > TOP and top < USUAL * flat)
+        least = 0 if kind else len(str(law.distinct - 1))
+        if is_flat and (least <= min(sizes) or law.distinct < total or law.seen(CARDINALITY_MAX, 0) < 0.96 * total):
+            made = {"kind": "sequential", "cardinality": law.distinct}
+            if least > min(sizes):
+                self.notes.append(
+                    f"keys are decimal numbers of at least {least} digits, in the log from {min(sizes)} B on"
+                )
+        elif top > (1 + CLOSE) * flat:
+            low, high = 0.0, EXPONENT_MAX
+            for _ in range(12):
+                middle = (low + high) / 2
+                low, high = (middle, high) if law.top(middle) < top else (low, middle)
+            made = {"kind": "zipf", "cardinality": law.cardinality(high), "exponent": round(high, 3)}
+            shares = np.sort(law.shares(made["cardinality"], high)[1])[: -len(hottest) - 1 : -1]
+            if (apart := float(np.abs(hottest[: len(shares)] - shares).max())) > CLOSE:
+                self.notes.append(f"some keys have up to {apart:.0%} of the records more or less than in the log")
+        made |= (
+            {"type": kind}
+            if kind
+            else {"size": _range(sizes, least if made["kind"] == "sequential" else 0, workloads.MIB)}
+        )
+        return made | {"null_share": _share(self.seen.sums["records"] - total, self.seen.sums["records"])}
+
+    def _kind(self) -> str:
+        texts = sum(one.isascii() and not one.translate(None, TEXT) for one, _, _ in self.seen.values)
+        return "text" if texts > USUAL * len(self.seen.values) else "random"
+
+    def _with_fields(self, topic: Json, planned: workloads.Topic) -> tuple[Json, workloads.Topic]:
+        """The topic with JSON values, if these have about the sizes that are in the log."""
+        objects = []
+        for text, ms, key in self.seen.values:
+            with contextlib.suppress(UsageError):
+                objects.append(
+                    (load_json(text, "a value"), ms, None if key is None else key.decode("utf-8", "replace"))
+                )
+        objects = [one for one in objects if isinstance(one[0], dict) and not one[0].keys() >= {"error", "hex"}]
+        fields = Fields(weighed, self.anonymous)
+        if len(objects) <= USUAL * len(self.seen.values) or not (fitted := fields.of(objects)):
+            return topic, planned
+        values = {key: one for key, one in topic["values"].items() if key not in ("size", "ratio")}
+        changed = topic | {"values": values | {"kind": "json", "fields": fitted}}
+        try:
+            made = self._planned(changed)
+        except UsageError as error:
+            self.notes.append(f"fields of JSON are left out: {error}")
+            return topic, planned
+        sizes, one = Sizes(), replace(made, partitions=1)
+        workload = workloads.Workload((one,), workloads.GIB)
+        for rows in generated.read(workload, rows="records", columns=["value"], last_offset=CHECKED_OFFSETS):
+            sizes.see(np.array([-1 if value is None else len(value) for value in rows.column(0).to_pylist()]))
+        ours, theirs = _quantiles(sizes), _quantiles(self.seen.sizes["value"])
+        told = f"{ours} bytes at p50, p95 and p99, in the log {theirs}"
+        if self.is_decoded:
+            self.notes.append(f"values are decoded by their schemas, and JSON here: {told}")
+        elif any(abs(our - their) > CLOSE * their for our, their in zip(ours, theirs, strict=True)):
+            self.notes.append(f"values are not JSON here, because fitted fields give other sizes: {told}. The fields:")
+            self.notes += _toml(fitted).splitlines()
+            return topic, planned
+        self.notes += fields.notes
+        return changed, made
+
+    def _timestamps(self) -> Json:
+        seen = self.seen
+        last_ms = max(newest for _, _, newest in seen.places.values())
+        if last_ms < 0:
+            self.notes.append("records have no timestamps")
+            return {}
+        span_ms = max(1, last_ms - seen.first_ms)
+        rate = seen.sums["offsets"] / len(seen.places) / span_ms * 1000
+        made: Json = {
+            "start": seen.first_ms // HOUR_MS * HOUR_MS,
+            "records_per_second": min(max(1, round(rate)), 10**9),
+        }
+        if seen.sums["append_batches"] > USUAL * seen.codecs[True].total() > 0:
+            made["type"] = "log-append"
+        if rate < 1:
+            self.notes.append(f"a partition gets {rate:.2g} records per second; here 1, which is the least")
+        if span_ms >= workloads.DAY_HOURS * HOUR_MS:
+            last_ms = min(last_ms, seen.first_ms + HOURS_MAX * HOUR_MS)
+            hours = np.arange(seen.first_ms // HOUR_MS, last_ms // HOUR_MS + 1)
+            lengths = np.minimum((hours + 1) * HOUR_MS, last_ms + 1) - np.maximum(hours * HOUR_MS, seen.first_ms)
+            each = seen.hours / np.bincount(hours % workloads.DAY_HOURS, lengths, workloads.DAY_HOURS)
+            made["hour_weights"] = np.ceil(each / each.max() * 100).astype(int).tolist()
+        else:
+            self.notes.append("the log has less than a day, so the hours of the day are not learned")
+        if late := seen.sums["late"]:
+            made["late_share"] = _share(late, seen.sums["records"])
+            made["late_ms"] = max(1, two_digits(2 * seen.sums["late_ms"] / late, up=True))
+        return made
+
+    def _writers(self) -> Json:
+        sums = self.seen.sums
+        made: Json = {}
+        count = {name: min(max(1, len(ids)), workloads.PRODUCERS_MAX) for name, ids in self.seen.producers.items()}
+        shares = {name: _share(sums[name], sums["offsets"]) for name in (*count, "magic0", "magic1")}
+        if shares["idempotent"]:
+            made["producers"] = {"count": count["idempotent"], "share": shares["idempotent"]}
+        if shares["transactions"]:
+            markers = max(1, sums["markers"])
+            made["transactions"] = {
+                "producers": count["transactions"],
+                "share": shares["transactions"],
+                "records": max(1, round((sums["transactions"] - sums["markers"]) / markers)),
+                "abort_share": _share(sums["aborts"], markers),
+            }
+            self.notes.append("each transaction is in one partition: how many it covers is not learned")
+        if sums["magic0"] + sums["magic1"]:
+            old = self.seen.codecs[False]
+            if any(old[name] for name in set(old) - set(workloads.LEGACY_CODECS)):
+                self.notes.append("messages of old formats have codecs that kfuzz does not write there")
+            known = Counter({name: old[name] for name in workloads.LEGACY_CODECS if old[name]}) or Counter(["none"])
+            made["legacy"] = {name: shares[name] for name in ("magic0", "magic1")} | {"codecs": _weights(known)}
+        return made
+
+
+def _weights(counts: Counter[Any]) -> dict[str, int] | str:
+    found = {
+        name: max(1, round(count * min(1, WEIGHT_MAX / counts.total()))) for name, count in counts.items() if count
+    }
+    return found or "none"

@@ -1,0 +1,62 @@
+"""The extent of each partition of a log directory: offsets, bytes and times."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.internal_topics import partitions_of
+from kfuzz.logs.producers import Notes, end_offset
+from kfuzz.logs.segments import Segment
+from kfuzz.mapped import mapped, require_whole
+from kfuzz.wire.records.framing import frames
+
+
+def sizes(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, Any]]]:
+    """``topics``, the largest first, and their ``partitions``, as JSON objects; sizes are those of segments, in bytes.
+
+    Kafka's own topics are there too, unless the glob ``topics`` chooses others. Raises ``UsageError`` if none is there.
+    """
+    own = partitions_of(path, "__*", notes, required=False) if topics == "*" else []
+    found = own + partitions_of(path, topics, notes, required=not own)
+    partitions = [_extent(segments) for segments in found]
+    totals: dict[str, dict[str, Any]] = defaultdict(lambda: {"partitions": 0, "segments": 0, "bytes": 0})
+    whole = max(1, sum(one["bytes"] for one in partitions))
+    for one in partitions:
+        of_topic = totals[one["topic"]]
+        of_topic["partitions"] += 1
+        of_topic["segments"] += one["segments"]
+        of_topic["bytes"] += one["bytes"]
+    of_topics = [{"topic": name} | of | {"percent": round(100 * of["bytes"] / whole)} for name, of in totals.items()]
+    of_topics.sort(key=lambda one: -one["bytes"])
+    return {"topics": of_topics, "partitions": partitions}
+
+
+def _extent(segments: Sequence[Segment]) -> dict[str, Any]:
+    filled = [one for one in segments if one.size] or segments[:1]
+    first, last = filled[0], filled[-1]
+    return {
+        "topic": first.topic,
+        "partition": first.partition,
+        "first_offset": first.base_offset or 0,
+        "end_offset": end_offset(segments),
+        "segments": len(segments),
+        "bytes": sum(one.size for one in segments),
+        # A broker deletes a segment when its newest time is old enough.
+        "oldest": _newest_ms(first),
+        "newest": _newest_ms(last),
+    }
+
+
+def _newest_ms(segment: Segment) -> int | None:
+    """The highest timestamp in a segment; None if no whole batch has one."""
+    if not segment.size:
+        return None
+    with segment.open() as file:
+        view = mapped(file, 0, segment.size)
+        heads = BatchHeads(view, [at for at, _, _ in frames(view)], 0)
+        newest = max(heads.values("max_timestamp", int), default=-1)
+        require_whole(view)
+    return int(newest) if newest >= 0 else None

@@ -1,0 +1,264 @@
+"""``kfuzz corpus learn`` makes a workload like a log, and copies nothing of its contents."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import require_kafka_build
+from made_corpora import run
+from made_segments import bad, batch, written
+
+from kfuzz import logs, records
+from kfuzz.annotate.listing import Listing, codec_name
+from kfuzz.conformance.broker.real import Broker
+from kfuzz.corpora import workload as workloads
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.learned_fields import two_digits
+from kfuzz.corpora.observed import KEYS_MAX, KeyCounts
+from kfuzz.corpora.statistics import check_statistics
+from kfuzz.corpora.verification import Corpus
+from kfuzz.corpora.workload import MIB, Keys, Range, Topic, Values, Workload
+from kfuzz.logs.segments import find_segments
+from kfuzz.records import Record, RecordBatch
+from kfuzz.storage import Target
+from kfuzz.wire.io.layout import CONTROL
+
+HOUR_MS = 3_600_000
+# Midnight.
+FIRST_MS = 1_700_006_400_000
+MARKER: dict[str, Any] = {"transactional": True, "control": True, "producer_id": 7, "producer_epoch": 0}
+CITIES = ("Amsterdam", "Kuala Lumpur", "Reykjavik", "Ouagadougou", "Rome")
+
+
+def orders(count: int) -> list[Record]:
+    """JSON orders of customers, some of them hot; every tenth is a tombstone. They come more often in the morning."""
+    dice = Random(5)
+    made = []
+    for at in range(count):
+        key = b"customer-%04d" % min(int(dice.paretovariate(0.7)), 1500)
+        city = dice.choice(CITIES)
+        order: dict[str, Any] = {"id": at + 12345, "city": city, "paid": dice.random() < 0.25, "sum": at % 977 / 100}
+        order |= {
+            "customer": key.decode(),
+            "note": f"secret note {dice.randrange(10**6):06d} " * dice.choice((1, 1, 1, 2)),
+        }
+        order |= {"lines": [{"article": f"article-{dice.randrange(999):03d}"}]}
+        day, part = divmod(at * 2 / count, 1)
+        ms = FIRST_MS + int((day + part * part) * 24 * HOUR_MS) - 600_000 * (at % 50 == 0)
+        value = None if at % 10 == 0 else json.dumps(order, separators=(",", ":")).encode()
+        made.append(Record(at, ms, key, value, ((b"trace-id", b"span-%07d" % at),) if at % 4 == 0 else ()))
+    return made
+
+
+def batches(made: list[Record], **fields: Any) -> list[bytes]:
+    """Record batches of 1 to 9 records; every third has no codec, the others zstd."""
+    dice = Random(6)
+    found: list[RecordBatch] = []
+    while made:
+        some, made = made[: (size := dice.randint(1, 9))], made[size:]
+        codec = "zstd" if len(found) % 3 else "none"
+        found.append(RecordBatch(some[0].offset, some[-1].offset, some, compression=codec, **fields))  # type: ignore[arg-type]
+    return [records.encode([one]) for one in found]
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """What a copy must have too. It uses nothing of the learner."""
+    keys, sizes, tombstones = Counter[bytes](), [], 0
+    for rows in logs.read(path, columns=["key", "value"], isolation="read_uncommitted"):
+        for key, value in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
+            keys.update([] if key is None else [key])
+            tombstones += value is None
+            sizes += [] if value is None else [len(value)]
+    listed = (one for segment in find_segments(path) for one in Listing(segment.path.read_bytes()))
+    codecs = Counter(codec_name(one.attributes) for one in listed if not one.attributes & CONTROL)
+    hot = {"top 10": sum(count for _, count in keys.most_common(10)) / max(1, keys.total())}
+    quantiles = dict(zip(("p50", "p95", "p99"), np.percentile(sizes, (50, 95, 99)).tolist(), strict=True))
+    shares = {f"codec {name}": count / codecs.total() for name, count in codecs.items()}
+    return {"keys": len(keys), "tombstones": tombstones / max(1, keys.total()), **hot, **quantiles, **shares}
+
+
+def learned(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The workload that is printed."""
+    assert run("learn", *arguments) == 0
+    return capsys.readouterr().out
+
+
+def copied(text: str, out: Path) -> Path:
+    """The corpus of a learned workload, whose statistics are right."""
+    generate(workloads.parse(text, "w.toml"), Target.of(str(out)))
+    assert not check_statistics(Corpus.open(Target.of(str(out))))[1]
+    return out
+
+
+def assert_alike(path: Path, copy: Path, error: float = 0.05) -> None:
+    """Shares differ by at most ``error``, and other numbers by this part of them."""
+    ours, theirs = measured(path), measured(copy)
+    assert theirs == pytest.approx(ours, rel=error, abs=error)
+
+
+@pytest.mark.parametrize(("count", "error"), [(3000, 0.15), pytest.param(40_000, 0.05, marks=pytest.mark.full)])
+def test_a_copy_has_the_keys_sizes_codecs_and_tombstones_of_the_log(
+    count: int, error: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path / "log" / "orders-0", *batches(orders(count)))
+    text = learned(capsys, tmp_path / "log")
+    assert_alike(tmp_path / "log", copied(text, tmp_path / "copy"), error)
+    topic = workloads.parse(text, "w.toml").topics[0]
+    assert topic.keys.kind == "zipf"
+    assert topic.values.kind == "json"
+    found: dict[str, Any] = {one.name: one for one in topic.values.fields}
+    assert [one.type for one in topic.values.fields[:5]] == ["integer", "enum", "boolean", "decimal", "key"]
+    assert (found["id"].min, found["id"].max) == (12000, two_digits(12345 + count, up=True))
+    assert found["paid"].share == pytest.approx(0.25, abs=0.02)
+    assert topic.headers.share == pytest.approx(0.25, abs=0.001)
+    assert topic.headers.size == Range(12, 12)
+    assert topic.timestamps.late_share == pytest.approx(0.02, abs=0.001)
+    assert 600_000 <= topic.timestamps.late_ms <= 1_300_000
+    assert max(topic.timestamps.hour_weights) >= 1.5 * min(topic.timestamps.hour_weights)
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+def test_no_text_of_the_log_is_copied(anonymous: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = orders(1000)
+    path = written(tmp_path / "private-topic-0", *batches(made))
+    text = learned(capsys, path.parent, *["--anonymous"] * anonymous)
+
+    def texts(value: Any) -> set[str]:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return {value} if isinstance(value, str) else set().union(*map(texts, inner))
+
+    contents = {str(one.key, "utf-8") for one in made if one.key} | {
+        header[1].decode() for one in made for header in one.headers
+    }
+    contents |= set().union(*(texts(json.loads(one.value)) for one in made if one.value)) | {"trace-id"}
+    assert not [one for one in contents if len(one) >= 6 and one in text]
+    names = ("private-topic", "customer", "Rome")
+    assert [name in text for name in names] == [not anonymous] * len(names)
+
+
+def test_transactions_idempotent_producers_and_old_formats_are_learned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pieces: list[bytes] = []
+    offset = 0
+    for number in range(40):
+        producer: dict[str, Any] = {"producer_id": 7 + number % 2, "producer_epoch": 0, "base_sequence": 10 * number}
+        pieces += [
+            batch(offset, 10, transactional=number % 2 == 0, **producer),
+            *(batch(offset + at, 1, magic=number % 2) for at in range(10, 14)),
+        ]
+        offset += 14
+        if number % 2 == 0:
+            end = Record(offset, 5, b"\0\0\0" + bytes([number % 8 != 0]), b"\0\0\0\0\0\0")
+            pieces.append(records.encode([RecordBatch(offset, offset, [end], **MARKER)]))
+            offset += 1
+    topic = workloads.parse(learned(capsys, written(tmp_path / "t-0", *pieces)), "w.toml").topics[0]
+    assert topic.producers.share == pytest.approx(200 / offset, abs=1e-5)
+    assert topic.producers.count == 1
+    assert topic.transactions.share == pytest.approx(220 / offset, abs=1e-5)
+    assert (topic.transactions.records, topic.transactions.abort_share) == (10, 0.25)
+    assert topic.legacy.magic0 == topic.legacy.magic1 == pytest.approx(80 / offset, abs=1e-5)
+
+
+def test_damage_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "t-0", batch(0, 50), bad(batch(50, 50)), batch(100, 50))
+    text = learned(capsys, path)
+    assert "# 100 records" in text
+    assert "# 1 place of damage left out; the first:" in text
+    assert "crc" in text
+    assert "33.3% of the offsets are gone" in text
+    assert run("learn", path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["topics"][0]["partitions"] == 1
+
+
+@pytest.mark.parametrize(
+    ("folder", "pieces", "words"),
+    [
+        ("t-0", (), "no data records"),
+        ("t-0", (batch(0, 1, **MARKER),), "no data records"),
+        ("__consumer_offsets-0", (batch(0),), "by its kind and things"),
+    ],
+)
+def test_a_log_without_data_of_users_is_refused_in_a_sentence(
+    folder: str, pieces: tuple[bytes, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path / folder, *pieces)
+    assert run("learn", tmp_path / folder) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_many_keys_are_counted_by_a_sample_of_their_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kfuzz.corpora.observed.KEYS_MAX", 4096)
+    monkeypatch.setattr("kfuzz.corpora.observed.PENDING_MIN", 1000)
+    assert KEYS_MAX == 1 << 20
+    pa = pytest.importorskip("pyarrow")
+    counts = KeyCounts()
+    for first in range(0, 40_000, 1000):
+        counts.see(pa.array([b"%d" % at for at in range(first, first + 1000)] + [b"hot"] * 500))
+    counts.merge()
+    assert counts.cardinality == pytest.approx(40_001, rel=0.05)
+    assert len(counts.hashes) <= 4096
+    assert counts.counts.max() == 20_000
+
+
+def test_weighted_numbers_are_drawn_exactly_and_verified(tmp_path: Path) -> None:
+    sizes = Range(0, 300, 0, ((0, 1), (7, 90), (40, 3), (41, 2), (300, 4)))
+    topic = Topic("t", keys=Keys(size=Range(20, 31, 0, ((20, 1), (31, 3)))), values=Values(sizes))
+    workload = Workload((topic,), size=MIB)
+    generate(workload, Target.of(str(tmp_path)))
+    corpus = Corpus.open(Target.of(str(tmp_path)))
+    checks, problems = check_statistics(corpus)
+    assert not problems
+    assert {"values.size", "keys.size"} <= {one.name for one in checks}
+    assert workloads.parse(workloads.render(workload), "w.toml") == workload
+    shorter = replace(sizes, weights=((0, 1), (7, 80), (300, 4)))
+    other = replace(topic, keys=Keys(size=Range(20, 31, 0, ((20, 2), (31, 3)))), values=Values(shorter))
+    wrong = check_statistics(replace(corpus, workload=replace(corpus.workload, topics=(other,))))[1]
+    assert all(any(name in one.message for one in wrong) for name in ("values.size", "keys.size"))
+
+
+@pytest.mark.parametrize(("number", "down", "up"), [(0, 0, 0), (12345, 12000, 13000), (-129, -130, -120), (9.5, 9, 10)])
+def test_bounds_have_two_digits(number: float, down: int, up: int) -> None:
+    assert (two_digits(number, up=False), two_digits(number, up=True)) == (down, up)
+
+
+@pytest.mark.java
+@pytest.mark.full
+def test_logs_of_a_real_broker_and_librdkafka_have_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kafka = pytest.importorskip("confluent_kafka")
+    require_kafka_build()
+    dice = Random(1)
+    with Broker() as broker:
+        for codec, partitions in (("none", 1), ("lz4", 3), ("zstd", 2)):
+            topic = broker.create_topic(partitions, {})
+            address = {"bootstrap.servers": f"127.0.0.1:{broker.port}", "linger.ms": 5, "batch.num.messages": 20}
+            sender = kafka.Producer(address | {"compression.type": codec, "enable.idempotence": codec == "lz4"})
+            for number in range(20_000):
+                key = (
+                    f"{int(dice.paretovariate(1)) % 200:05d}".encode()
+                    if codec == "zstd"
+                    else b"%07d" % dice.randrange(3000)
+                )
+                value = (
+                    dice.randbytes(int(dice.lognormvariate(5, 1)) + 1) if codec != "lz4" else b'{"amount": %d}' % number
+                )
+                sender.produce(topic, value if number % 7 else None, key)
+                sender.poll(0)
+            assert sender.flush(60) == 0
+        broker.stop()
+        topics = {segment.topic for segment in find_segments(broker.data)}
+        assert len(topics) == 3
+        for number, topic in enumerate(sorted(map(str, topics))):
+            log = tmp_path / f"log-{number}"
+            log.mkdir()
+            for folder in broker.data.glob(f"{topic}-*"):
+                shutil.copytree(folder, log / folder.name)
+            assert_alike(log, copied(learned(capsys, log), tmp_path / f"copy-{number}"))
