@@ -106,17 +106,16 @@ def _rows(planned: TopicPlan, key_seed: int) -> dict[str, Any]:
     for partition in range(topic.partitions):
         rows = rows_of(topic, key_seed, partition)
         rounds, rest = divmod(count, rows)
-        # The rows at each place of the cycle in round 0.
-        starts = [-(-(rows - start) // (updates + 1)) for start in range(min(updates + 1, rows))]
         keys += min(rows, count)
         cleaned = topic.compaction.segments * planned.offsets_per_segment
         left += min(cleaned, rows) + count - cleaned
-        tombstones += rounds // cycle * rows
-        for round_ in range(rounds // cycle * cycle, rounds):
-            start = (updates + 2 - round_) % cycle
-            tombstones += starts[start] if start < len(starts) else 0
-        is_live = [rounds > 0 and (start + rounds - 1) % cycle <= updates for start in range(len(starts))]
-        live += sum(one for at, one in enumerate(starts) if is_live[at])
+        is_live = []
+        # Rows by their place in the cycle in round 0.
+        for start in range(min(updates + 1, rows)):
+            each = -(-(rows - start) // (updates + 1))
+            tombstones += each * ((start + rounds) // cycle)
+            is_live.append(rounds > 0 and (start + rounds - 1) % cycle <= updates)
+            live += each * is_live[-1]
         is_exact &= rest <= LOOKED_AT
         last = range(rounds * rows, rounds * rows + min(rest, LOOKED_AT))
         for row, kind in changed_rows(rows, schedule_seed(topic, key_seed, partition), updates, last):
