@@ -22,8 +22,6 @@ from kfuzz.kafka import INT32_MAX
 
 # Topics of a space must agree about these keys of a workload, which decide the bytes of keys.
 AGREED = ("cardinality", "size", "form", "schema", "references", "message", "framing", "schema_id", "texts", "fields")
-
-
 # Takes the name of a reference, and returns the same kind of thing.
 Change = Callable[[str, Any], Any]
 # The kinds of changes, as in rounds.pxd.
@@ -125,11 +123,10 @@ def _target(workload: Workload, to: To, place: str) -> Target:
         # A sample of one topic is made, and its target was found with the others.
         return to.target
     if other is None:
-        what, names = "topic", [topic.name for topic in workload.topics]
-        if to.space is not None:
-            what, names = "space", [topic.keys.space for topic in workload.topics if topic.keys.space]
-        near = nearest(str(to.topic or to.space), names) or f"there is {', '.join(names[:20]) or 'none'}"
-        raise UsageError(f"{place} is to the {what} {to.topic or to.space!r}, which the workload lacks; {near}")
+        named, what = (to.topic, "topic") if to.space is None else (to.space, "space")
+        names = [topic.name if to.space is None else topic.keys.space or "" for topic in workload.topics]
+        near = nearest(str(named), names) or f"there is {', '.join(filter(None, names[:20])) or 'none'}"
+        raise UsageError(f"{place} is to the {what} {named!r}, which the workload lacks; {near}")
     keys = other.keys
     for what, remedy in (
         ("is one of Kafka's own topics", "name another topic") if other.is_own else ("", ""),
@@ -140,7 +137,7 @@ def _target(workload: Workload, to: To, place: str) -> Target:
             raise UsageError(f"{place} is to {other.name}, which {what}; {remedy}")
     room = {"int": INT32_MAX + 1, "digits": 10 ** min(keys.size.min, 18)}.get(keys.form, 2 * keys.cardinality)
     beyond = min(keys.cardinality, room - keys.cardinality)
-    if beyond < 1 and (to.dangling or to.lag_ms):
+    if beyond < 1 and (to.dangling or to.lag_ms is not None):
         raise UsageError(
             f"{place} may dangle, but all keys of this size or type are keys of {other.name}; lower its "
             "keys.cardinality or make its keys longer"
@@ -152,12 +149,13 @@ def _target(workload: Workload, to: To, place: str) -> Target:
         cardinality=keys.cardinality,
         beyond=beyond,
         dangling=round(to.dangling * 10**9),
+        partitions=other.partitions,
     )
     return made if to.lag_ms is None else _lagging(made, other, to.lag_ms, place)
 
 
 def _lagging(target: Target, other: Topic, lag_ms: int, place: str) -> Target:
-    times, partitions = other.timestamps, other.partitions
+    times = other.timestamps
     clock = clock_of(times)
     is_steady = len(clock.pieces) == 1 and not times.jitter_ms and not times.late_share and times.end is None
     if other.keys.kind != "sequential" or other.keys.partitioner in HASHING or not is_steady:
@@ -170,15 +168,9 @@ def _lagging(target: Target, other: Topic, lag_ms: int, place: str) -> Target:
         # It is found again when the start is known.
         return target
     rate, each = clock.pieces[0].rate, clock.units_per_offset
-    longest_ms = -(-target.cardinality // partitions) * each // rate + 1
-    return replace(
-        target,
-        start_ms=times.start + lag_ms,
-        longest_ms=longest_ms,
-        rate=rate,
-        units_per_offset=each,
-        partitions=partitions,
-    )
+    longest_ms = -(-target.cardinality // target.partitions) * each // rate + 1
+    start_ms = times.start + lag_ms
+    return replace(target, start_ms=start_ms, longest_ms=longest_ms, rate=rate, units_per_offset=each)
 
 
 def rows_of(topic: Topic, key_seed: int, partition: int) -> int:

@@ -1,11 +1,11 @@
-# Which row each offset of a partition changes, and how; kfuzz.corpora.changes says what the rules are.
+# Which row each offset of a partition changes, and how; kfuzz.corpora.changes has the rules in words.
 from libc.stdint cimport int64_t, uint64_t
 
 from kfuzz.corpora.draws cimport cell
 from kfuzz.wire.io.splitmix cimport mix
 
 cdef enum:
-    # The kinds of changes, as in kfuzz.corpora.changes.
+    # The kinds of changes, as in kfuzz.corpora.relations.
     SNAPSHOT = 0
     CREATE = 1
     UPDATE = 2
