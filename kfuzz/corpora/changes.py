@@ -39,6 +39,8 @@ from kfuzz.forms import BOOLEAN, ListOf, Wrong, integer, table_of
 
 # Debezium's envelope; texts with @ stand for what differs.
 ENVELOPE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("debezium.json").read_text())
+# The types of fields in Connect's schema; the others are texts.
+CONNECT: Final[dict[type, str]] = {Counter: "int64", Integer: "int64", Decimal: "double", Boolean: "boolean"}
 # Above the number of rows, because numbers begin with 0 after the snapshot.
 FIRST_LSN, FIRST_TRANSACTION = 1 << 40, 1 << 33
 # The kinds of changes that have a row before and after: bits in the order of ``OPERATIONS``.
@@ -89,10 +91,10 @@ class _Envelope(FieldsWriter):
             self._row(BEFORE if name == "before" else AFTER, -1 if name == "before" else 0)
         elif name == "columns":
             self._with_added(b"[", self._columns, b"]")
-        elif name in ("table", "name"):
-            self.ahead += quoted(
-                (self._changes.table if name == "table" else f"kfuzz.public.{self._changes.table}") + more
-            )
+        elif name == "table":
+            self.ahead += quoted(self._changes.table)
+        elif name == "name":
+            self.ahead += quoted(f"kfuzz.public.{self._changes.table}{more}")
         elif name == "ms":
             self.add(programs.MOMENT, 16, mean=13)
         elif name in ("op", "snapshot"):
@@ -136,29 +138,19 @@ class _Envelope(FieldsWriter):
         self.ahead += after
 
     def _columns(self, fields: tuple[Field, ...], is_more: bool) -> None:
-        columns = [
-            json.dumps(self._column(one, is_more), ensure_ascii=False, separators=(",", ":")).encode() for one in fields
-        ]
-        self.ahead += b"," * is_more + b",".join(columns)
+        text = json.dumps([self._column(one, is_more) for one in fields], ensure_ascii=False, separators=(",", ":"))
+        self.ahead += b"," * is_more + text[1:-1].encode()
 
     def _column(self, field: Field, is_added: bool) -> dict[str, Any]:
         """The Connect schema of a field."""
-        kind = "string"
-        match field:
-            case Object():
-                inner = [self._column(one, False) for one in field.fields]
-                return {"type": "struct", "fields": inner, "optional": is_added, "field": field.name}
-            case Counter() | Integer():
-                kind = "int64"
-            case Decimal():
-                kind = "double"
-            case Boolean():
-                kind = "boolean"
-            case Key():
-                kind = {"int": "int32", "long": "int64"}.get(self._key_type, kind)
-            case Reference(target=programs.Target(form=form)) if form in programs.NUMBER_FORMS:
-                kind = "int64"
-        return {"type": kind, "optional": is_added or field.null_share > 0, "field": field.name}
+        column = {"type": CONNECT.get(type(field), "string"), "optional": is_added, "field": field.name}
+        if isinstance(field, Object):
+            return {**column, "type": "struct", "fields": [self._column(one, False) for one in field.fields]}
+        if isinstance(field, Key) and self._key_type in ("int", "long"):
+            column["type"] = "int32" if self._key_type == "int" else "int64"
+        if isinstance(field, Reference) and field.target and field.target.is_number:
+            column["type"] = "int64"
+        return {**column, "optional": is_added or field.null_share > 0}
 
     def _row(self, kinds: int, round_: int) -> None:
         at = self.add(programs.ROW, 4, mask=kinds, numbers=Range(round_, round_))
