@@ -329,7 +329,9 @@ def table_of(cls: type) -> Object:
     made = Object(plain.keys, plain.required, "make it a table", convert=lambda values: cls(**values))
     properties = made.schema["properties"]
     for one in fields(cls):
-        form = plain.keys[one.name]
+        # An attribute without a form is no key.
+        if (form := plain.keys.get(one.name)) is None:
+            continue
         default = one.default
         if form.written and default is not MISSING and default is not None:
             default = form.written(default)

@@ -16,7 +16,7 @@ from kfuzz.cli.opening import log_at
 from kfuzz.client.address import Access, Address, Security
 from kfuzz.client.cluster import ClusterFailed, asked
 from kfuzz.client.protocol import BrokerError, ConnectionLost
-from kfuzz.corpora import generation, installation, prediction, summary, verification
+from kfuzz.corpora import generation, installation, joins, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
 from kfuzz.corpora.layout import SUCCESS
@@ -192,6 +192,8 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
         )
         first, last = (date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
         click.echo(f"  timestamps from {first} to {last}")
+        for line in summary.related(topic):
+            click.echo(f"  {line}")
 
 
 @command.command()
@@ -387,6 +389,7 @@ def _described(workload: Workload, name: str) -> dict[str, Any]:
                 "bytes_per_offset": round(offset_bytes_mean(planned.topic), 1),
                 "first_timestamp": first_ms,
                 "last_timestamp": last_ms,
+                **joins.predicted(plan, planned),
             }
         )
     return {

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, dataclass_transform
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.programs import Builder, Program
+from kfuzz.corpora.programs import Builder, Program, To
 from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, ranged
 from kfuzz.corpora.words import NAMES
 from kfuzz.errors import UsageError
@@ -168,6 +168,15 @@ class Key:
 
 
 @_field
+class Reference(To):
+    """A key of another topic, or of a key space."""
+
+    name: Annotated[str, LABEL]
+    type: Annotated[str, choice("reference")] = "reference"
+    null_share: Share = 0.0
+
+
+@_field
 class Object:
     """An object with fields of its own."""
 
@@ -176,7 +185,7 @@ class Object:
     fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
 
 
-Field = Counter | Integer | Decimal | Boolean | Enum | Name | Text | Timestamp | Uuid | Key | Object
+Field = Counter | Integer | Decimal | Boolean | Enum | Name | Text | Timestamp | Uuid | Key | Reference | Object
 
 
 def field_definitions() -> dict[str, Any]:
@@ -211,18 +220,20 @@ def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
                 )
 
 
-class _Writer(Builder):
-    def fields(self, fields: Sequence[Field]) -> None:
-        self.ahead += b"{"
+class FieldsWriter(Builder):
+    """Writes fields of JSON objects."""
+
+    def members(self, fields: Sequence[Field], is_more: bool = False) -> None:
+        """Add the fields without braces; ``is_more``: there are others in front."""
         for at, field in enumerate(fields):
-            self.ahead += b"," * (at > 0) + _quoted(field.name) + b":"
+            self.ahead += b"," * (is_more or at > 0) + quoted(field.name) + b":"
             self.field(field)
-        self.ahead += b"}"
 
     def field(self, field: Field) -> None:
+        """Add the value of a field."""
         match field:
             case Object():
-                self.fields(field.fields)
+                self.object(field.fields)
             case Counter():
                 numbers = Range(field.start, field.start)
                 self.add(programs.COUNTER, 16, field.null_share, COUNTER_BYTES, numbers=numbers, times=field.step)
@@ -236,9 +247,9 @@ class _Writer(Builder):
                 per_billion = round(field.share * 10**9)
                 self.choose([(b"true", per_billion), (b"false", 10**9 - per_billion)], field.null_share)
             case Enum():
-                self.choose([(_quoted(text), weight) for text, weight in field.values], field.null_share)
+                self.choose([(quoted(text), weight) for text, weight in field.values], field.null_share)
             case Name():
-                self.choose([(_quoted(name), 1) for name in NAMES], field.null_share)
+                self.choose([(quoted(name), 1) for name in NAMES], field.null_share)
             case Text():
                 self.words(field.words, field.null_share)
             case Timestamp():
@@ -251,13 +262,21 @@ class _Writer(Builder):
             case Key():
                 self.add(programs.KEY, 4, field.null_share, 2)
                 self.key_fields += 1
+            case Reference():
+                self.refer(field.target or programs.Target(), null_share=field.null_share)
+
+    def object(self, fields: Sequence[Field]) -> None:
+        """Add an object."""
+        self.ahead += b"{"
+        self.members(fields)
+        self.ahead += b"}"
 
 
 @lru_cache(maxsize=64)
 def program(fields: tuple[Field, ...]) -> Program:
     """The program that writes one object with ``fields``."""
-    writer = _Writer()
-    writer.fields(fields)
+    writer = FieldsWriter()
+    writer.object(fields)
     return writer.program()
 
 
@@ -287,7 +306,8 @@ def payload_program(content: str, draw: str | None) -> Program:
     return writer.program()
 
 
-def _quoted(text: str) -> bytes:
+def quoted(text: str) -> bytes:
+    """The text in JSON."""
     return json.dumps(text, ensure_ascii=False).encode()
 
 

@@ -17,3 +17,6 @@ def keys_by_partition(keys: Keys, key_seed: int, partitions: int) -> tuple[bytea
 
 def key_bytes(keys: Keys, key_seed: int, numbers: Iterable[int]) -> list[bytes]:
     """The bytes of the keys with these numbers."""
+
+def changed_rows(rows: int, seed: int, updates: int, offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """The place of the row that changes at each of these offsets of a partition, and the kind of the change."""

@@ -3,6 +3,7 @@
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from kfuzz.corpora.rounds cimport kind_of, row_at, schedule_t, to_schedule
 from kfuzz.corpora.draws cimport cell, key_of, put_key, range_t, size_of_key, to_range
 from kfuzz.corpora.value_writer cimport ValueWriter, owner_t
 from kfuzz.wire.io.checksum cimport crc32_of
@@ -65,7 +66,7 @@ cdef class _Keys:
         cdef int32_t size
         cdef owner_t owner
         if self.writer is not None:
-            owner = owner_t(<int64_t> number, 0, 0, -1, 0)
+            owner = owner_t(<int64_t> number, 0, 0, -1, 0, NULL)
             return <int32_t> (self.writer.write(self.key, cell(self.seed, number), &owner) - self.key)
         size = size_of_key(self.seed, number, &self.sizes)
         put_key(self.key, self.form, key_of(self.seed, number, self.form), size)
@@ -110,4 +111,15 @@ def key_bytes(keys, uint64_t key_seed, numbers):
     for number in numbers:
         size = writer.write(number)
         made.append((<char *> writer.key)[:size])
+    return made
+
+
+def changed_rows(uint64_t rows, uint64_t seed, int64_t updates, offsets):
+    cdef schedule_t schedule = to_schedule(rows, seed, updates)
+    cdef int64_t offset
+    cdef uint64_t row
+    cdef list made = []
+    for offset in offsets:
+        row = row_at(&schedule, offset)
+        made.append((row, kind_of(&schedule, row, offset // <int64_t> rows)))
     return made

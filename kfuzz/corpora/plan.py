@@ -23,6 +23,7 @@ from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
 from kfuzz.corpora.own import contents_of
 from kfuzz.corpora.partition_keys import partition_without_keys
+from kfuzz.corpora.relations import key_seed_of, related
 from kfuzz.corpora.workload import (
     BATCH_BYTES_MAX,
     HASHING,
@@ -67,7 +68,7 @@ class Segment:
 
     - ``index`` counts the segments of the partition, from 0. ``is_last`` says that it is the last one: only such a
       segment changes when the corpus grows.
-    - ``key_seed`` is the same for all partitions of a topic, so that they share their keys.
+    - ``key_seed`` is the same for all partitions of a topic and all topics of a key space, so that they share keys.
     - ``before`` is the segment before this one if a transaction is open between them, otherwise None.
     - ``first_units`` are the clock's units at the first offset, see ``kfuzz.corpora.clock``.
     """
@@ -100,6 +101,11 @@ class Segment:
         clock = clock_of(times)
         end_ms = clock.moment(self.first_units + self.offsets * clock.units_per_offset).ms
         return end_ms + times.jitter_ms + DELETE_RETENTION_MS
+
+    @property
+    def cleaned_end(self) -> int:
+        """The offset after all cleaned segments, each of which has as many offsets as this one."""
+        return self.topic.compaction.segments * self.offsets
 
     @property
     def directory(self) -> str:
@@ -138,7 +144,7 @@ class _Old:
 
 
 @dataclass(frozen=True, slots=True)
-class _TopicPlan:
+class TopicPlan:
     """A topic; its first segments are those of ``old``, and ``offsets_per_segment`` is the size of the others.
 
     ``counts`` has the number of offsets of each partition, ``first_ids`` the id of its first segment, and at last the
@@ -227,7 +233,7 @@ class _TopicPlan:
         return clock.moment(first).ms, clock.moment(last).ms
 
 
-def _own_plan(topic: Topic, workload: Workload, first_id: int, place: str) -> _TopicPlan:
+def _own_plan(topic: Topic, workload: Workload, first_id: int, place: str) -> TopicPlan:
     """The plan of one of Kafka's own topics.
 
     Raises ``UsageError`` if there are no records, or if they are too large for a batch.
@@ -247,7 +253,7 @@ def _own_plan(topic: Topic, workload: Workload, first_id: int, place: str) -> _T
     counts = [one.count for one in contents]
     most, segments = max(counts), [-(-count // each) for count in counts]
     first_ids, writers = list(accumulate(segments, initial=first_id)), Writers(topic, workload.seed, 1, each)
-    return _TopicPlan(topic, first_id, most, each, max(segments), counts, first_ids, writers, ())
+    return TopicPlan(topic, first_id, most, each, max(segments), counts, first_ids, writers, ())
 
 
 def _old_of(old: tuple[_Old, ...], index: int) -> _Old | None:
@@ -267,12 +273,13 @@ def _first_offset(old: tuple[_Old, ...], offsets_per_segment: int, index: int) -
     return offset + index * offsets_per_segment
 
 
-def decided(workload: Workload) -> Workload:
+def decided(workload: Workload, name: str = "the workload") -> Workload:
     """``workload`` with a ``segment_bytes``: 64 MiB, or above 1 TiB the largest up to 1 GiB that Kafka can hold.
 
     Segments of records far smaller than their batches' headers may be longer than planned. Epochs are longer, by a
-    power of two, if their numbers would be too large.
+    power of two, if their numbers would be too large. References know the keys that they name.
     """
+    workload = related(workload, name)
     if not (segment_bytes := workload.segment_bytes):
         segment_bytes = SEGMENT_BYTES if workload.size <= MANY_BYTES else SEGMENT_BYTES_MAX
         while segment_bytes > SEGMENT_BYTES and not all(_fits(topic, segment_bytes) for topic in workload.topics):
@@ -323,9 +330,9 @@ class Plan:
     """
 
     def __init__(self, workload: Workload, name: str = "the workload") -> None:
-        self.workload = workload = decided(workload)
+        self.workload = workload = decided(workload, name)
         weights = sum(topic.weight for topic in workload.topics if not topic.is_own)
-        self.topics: list[_TopicPlan] = []
+        self.topics: list[TopicPlan] = []
         first_id, producer_id = 0, 1
         for at, topic in enumerate(workload.topics):
             place = f"{name}: topics[{at}] ({topic.name})"
@@ -336,7 +343,7 @@ class Plan:
                 first_id = planned.first_ids[-1]
                 continue
             _check_batch(topic, place)
-            _check_partitioner(topic, seed_of(workload.seed, topic.name), place)
+            _check_partitioner(topic, key_seed_of(topic, workload.seed), place)
             old = tuple(
                 _Old(kind, count, _offsets_in(workload, topic, kind), offset_bytes_mean(topic, kind))
                 for kind, count in ((MAGIC_0, topic.legacy.magic0_segments), (MAGIC_1, topic.legacy.magic1_segments))
@@ -365,8 +372,13 @@ class Plan:
             counts = (per_partition,) * topic.partitions
             first_ids = range(first_id, first_id + segments * topic.partitions + 1, segments)
             sizes = per_partition, per_segment, segments
-            planned = _TopicPlan(topic, first_id, *sizes, counts, first_ids, writers, old)
+            planned = TopicPlan(topic, first_id, *sizes, counts, first_ids, writers, old)
             _check_timestamps(planned, place)
+            if topic.values.is_changes and topic.compaction.segments >= segments:
+                raise UsageError(
+                    f"{place}: compaction.segments is {topic.compaction.segments}, but a partition has {segments} "
+                    "segments, and the last one is never compacted; lower it or raise size"
+                )
             self.topics.append(planned)
             first_id = first_ids[-1]
             producer_id += writers.producer_ids
@@ -390,7 +402,7 @@ class Plan:
         """The number of data records in the whole corpus, before compaction."""
         return sum(plan.records_per_topic for plan in self.topics)
 
-    def _place(self, segment_id: int) -> tuple[_TopicPlan, int, int]:
+    def _place(self, segment_id: int) -> tuple[TopicPlan, int, int]:
         chosen = self.topics[bisect_right(self._first_ids, segment_id) - 1]
         return chosen, *chosen.place(segment_id)
 
@@ -422,7 +434,7 @@ class Plan:
         return [f"{plan.topic.name}-{at}" for plan in self.topics for at in plan.partitions]
 
 
-def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *, alone: bool = False) -> Segment:
+def _segment(workload: Workload, plan: TopicPlan, partition: int, index: int, *, alone: bool = False) -> Segment:
     """``alone``: without ``before``. A transaction crosses one boundary at most, so one segment before is enough."""
     first_offset, streams = plan.first_offset(index), plan.streams(partition, index)
     continues = any(stream.continues for stream in streams)
@@ -438,7 +450,7 @@ def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *
         first_offset=first_offset,
         offsets=plan.end(partition, index) - first_offset,
         seed=seed_of(workload.seed, plan.topic.name, partition, index),
-        key_seed=seed_of(workload.seed, plan.topic.name),
+        key_seed=key_seed_of(plan.topic, workload.seed),
         streams=streams,
         is_last=index == plan.segments(partition) - 1,
         before=_segment(workload, plan, partition, index - 1, alone=True) if continues and not alone else None,
@@ -500,7 +512,8 @@ def _schema_headers(topic: Topic) -> int:
 
 def _value_nulls(topic: Topic) -> float:
     """The share of null values."""
-    return topic.values.null_share + (1 - topic.keys.null_share) * topic.values.tombstone_share
+    tombstones = topic.values.changes.tombstone_share if topic.values.is_changes else topic.values.tombstone_share
+    return topic.values.null_share + (1 - topic.keys.null_share) * tombstones
 
 
 def sizes_of(side: Keys | Values, keys: Keys) -> tuple[float, int]:
@@ -582,7 +595,7 @@ def _check_segment(topic: Topic, offsets: int, offset_bytes: float, place: str) 
         )
 
 
-def _check_timestamps(planned: _TopicPlan, place: str) -> None:
+def _check_timestamps(planned: TopicPlan, place: str) -> None:
     times = planned.topic.timestamps
     if not times.resolved:
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kfuzz.corpora.plan import Plan, batch_bytes_mean, offset_bytes_mean
 from kfuzz.corpora.segment import log_chunks
-from kfuzz.corpora.workload import GIB, MIB, Topic, Workload
+from kfuzz.corpora.workload import GIB, MIB, Compaction, Topic, Workload
 
 # A Spark task costs 20 ms, which is little beside the time for so many bytes.
 TASK_BYTES = GIB
@@ -72,7 +72,9 @@ def _sample(topic: Topic, workload: Workload) -> tuple[int, int, float]:
     """The offsets, the bytes and the CPU seconds of one small segment of ``topic``."""
     enough = round(SAMPLE_BATCHES * batch_bytes_mean(topic))
     size = min(max(enough, SAMPLE_BYTES_MIN), SAMPLE_BYTES_MAX)
-    small = replace(workload, topics=(replace(topic, partitions=1),), size=size, segment_bytes=size)
+    small = replace(
+        workload, topics=(replace(topic, partitions=1, compaction=Compaction()),), size=size, segment_bytes=size
+    )
     segment = Plan(small)[0]
     if topic.is_own:
         # Records of one kind follow each other.

@@ -1,12 +1,14 @@
 """Programs of steps that write values, and what puts them together.
 
 ``kfuzz.corpora.value_writer`` runs a program once for each record, without Python objects. A step writes a fixed text,
-then one value: a number, or a text. ``form`` is its encoding. Four kinds lead to other steps:
+then one value: a number, or a text. ``form`` is its encoding. Six kinds lead to other steps:
 
 - ``TEXT`` writes its text only, and continues at ``next``.
 - ``BRANCH`` chooses one of several texts, writes it, and continues at the step that belongs to it.
 - ``LOOP`` runs the steps up to ``next`` several times, with a text between the rounds.
 - ``SCOPE`` runs the steps up to ``next`` and writes their length in front of them.
+- ``SINCE`` writes a text and continues at ``next`` before a row's change of that number.
+- ``ROW`` runs the steps of a row, or writes null. ``mask`` has a bit for each kind of change that has the row.
 
 A step's random number depends only on the record's seed, the step's place, and the rounds of the loops around it. So
 equal records have equal bytes, wherever they are made.
@@ -22,22 +24,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from kfuzz.corpora.quantities import Range
+from kfuzz.corpora.quantities import LABEL, Range, Share
 from kfuzz.corpora.words import WORDS as WORD_LIST
-from kfuzz.forms import Wrong
+from kfuzz.forms import Wrong, integer
 
 # The steps, as in kfuzz.corpora.value_writer.
-COUNTER, NUMBER, MOMENT, ITEM, CHOICE, PICK, TURN, WORDS, DATE, UUID, KEY, LETTERS, RAW = range(13)
-TEXT, BRANCH, LOOP, SCOPE = range(13, 17)
+COUNTER, NUMBER, MOMENT, ITEM, CHOICE, PICK, TURN, WORDS, DATE, UUID, KEY, LETTERS, RAW, REFERENCE = range(14)
+TEXT, BRANCH, LOOP, SCOPE, SINCE, ROW = range(14, 20)
 # The encodings. JSON is text, with quotes around what is no number.
 JSON, NO_LENGTH, ZIGZAG, VARINT, LITTLE, FLOAT, DOUBLE, BIG, BIG_SIZED = range(9)
+# The form of a turn that the kind of change decides.
+BY_CHANGE: Final = 1
 
 # A random number of 32 bits chooses among so many.
 CHOICES_MAX: Final = 1 << 32
 VALUE_BYTES_MAX: Final = 8 << 20
 TEXTS_BYTES_MAX: Final = 64 << 20
+# The places of int and long in KEY_FORMS.
+NUMBER_FORMS: Final = (2, 3)
 STEPS_MAX: Final = 20_000
 RECURSION_MAX: Final = 3
 NUMBER_MAX: Final = (1 << 53) - 1
@@ -56,13 +62,58 @@ class Endless(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """The keys that a reference names: those of ``seed``, ``size`` and ``form`` (of ``KEY_FORMS``).
+
+    Of 10⁹ offsets, ``dangling`` name one of ``beyond`` numbers that the other topic does not have. The n-th of them is
+    where ``n · dangling`` passes a multiple of 10⁹.
+
+    With a ``rate``, the other topic writes its keys in turn to ``partitions`` partitions from ``start_ms`` on, in units
+    as of ``kfuzz.corpora.clock``, and a reference names one that is written. After ``longest_ms``, all are.
+    """
+
+    seed: int = 0
+    form: int = 0
+    size: Range = Range(10, 10)
+    cardinality: int = 1
+    beyond: int = 1
+    dangling: int = 0
+    start_ms: int = 0
+    longest_ms: int = 0
+    rate: int = 0
+    units_per_offset: int = 1
+    partitions: int = 1
+
+    @property
+    def is_number(self) -> bool:
+        """Whether keys are numbers in a field."""
+        return self.form in NUMBER_FORMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class To:
+    """A reference to a key of another topic, or of a key space.
+
+    A share of ``dangling`` names keys that the other topic does not have. With ``lag_ms``, a record names only keys
+    that the other topic has written so many ms before or earlier. ``target`` is found with the workload's other topics.
+    """
+
+    topic: Annotated[str | None, LABEL] = None
+    space: Annotated[str | None, LABEL] = None
+    dangling: Share = 0.0
+    lag_ms: Annotated[int | None, integer(0, 1 << 40)] = None
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step: write ``text_size`` bytes from ``text_at`` of the program's texts, then a value of ``kind``.
 
     ``choices`` are (limit, text_at, text_size, next step): a random number of 32 bits below the limit chooses that
     text or an earlier one.
 
-    - A counter is ``numbers`` plus ``times`` the offset, and ``mask``.
+    - A counter is ``numbers`` plus ``times`` the offset, and ``mask``; the offset modulo ``modulo``, or by ``divide``.
+    - A row has the steps from ``cut_at`` to ``size``; ``numbers`` is -1 for the row before the change.
     - A moment is the timestamp modulo ``modulo`` (0: all of it), divided by ``divide``, ``times`` that.
     - A date is ``size`` bytes of 2026-01-31T08:00:00.000Z, from ``cut_at`` on.
     - ``omits``: nothing is written for 0, for an empty scope, and for a branch's comma at the start of an object;
@@ -85,6 +136,7 @@ class Step:
     next: int = 0
     omits: bool = False
     choices: Choices = ()
+    target: Target | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +171,15 @@ class Builder:
         self.texts += self.ahead
         self.steps.append(Step(kind, at, len(self.ahead), null_share, **more))
         self.mean += len(self.ahead) + null_share * 4 + (1 - null_share) * mean
-        self._grow(len(self.ahead) + max(most, 4 if null_share else 0))
+        self.grow(len(self.ahead) + max(most, 4 if null_share else 0))
         self.ahead = b""
         if len(self.steps) > STEPS_MAX:
             raise TooMany(f"has more than {STEPS_MAX} places for values", "name a smaller schema")
         return len(self.steps) - 1
 
-    def choose(self, weighed: Sequence[tuple[bytes, int]], null_share: float = 0.0, kind: int | None = None) -> None:
+    def choose(
+        self, weighed: Sequence[tuple[bytes, int]], null_share: float = 0.0, kind: int | None = None, **more: Any
+    ) -> None:
         """Add a step that writes one of some texts with weights; ``kind`` TURN is a way that ignores them."""
         weighed = [(text, weight) for text, weight in weighed if weight]
         if not weighed:
@@ -134,7 +188,7 @@ class Builder:
         mean = sum(len(text) * weight for text, weight in weighed) / total
         kind = kind or (PICK if len({weight for _, weight in weighed}) == 1 else CHOICE)
         most = max(len(text) for text, _ in weighed)
-        self.add(kind, most, null_share, mean, choices=self.texts_of(weighed))
+        self.add(kind, most, null_share, mean, choices=self.texts_of(weighed), **more)
 
     def texts_of(self, weighed: Sequence[tuple[bytes, int]], targets: Sequence[int] = ()) -> Choices:
         """The choices with these texts and weights, and the steps that follow them."""
@@ -151,6 +205,18 @@ class Builder:
         choices = self.texts_of([(word.encode(), 1) for word in WORD_LIST])
         mean, most = count.mean * WORD_BYTES + 1, count.max * WORD_BYTES + 5
         self.add(WORDS, most, null_share, mean, numbers=count, choices=choices, **more)
+
+    def refer(self, target: Target, most: int = 0, null_share: float = 0.0, **more: Any) -> None:
+        """Add a key of another topic."""
+        size = target.size if not target.is_number else Range(1, len(str(target.cardinality + target.beyond)))
+        self.add(REFERENCE, max(most, 5 + size.max), null_share, size.mean + 2, target=target, **more)
+
+    def since(self, round_: int, body: Body, otherwise: bytes = b"") -> None:
+        """Add the steps of ``body`` for a row's changes from the one with this number on."""
+        at = self.add(SINCE, 0, numbers=Range(round_, round_), choices=self.texts_of([(otherwise, 1)]))
+        body()
+        self.flush()
+        self.steps[at] = replace(self.steps[at], next=len(self.steps))
 
     def flush(self, *, always: bool = False) -> int | None:
         """Make a step of the text ahead, if there is any; its number."""
@@ -176,7 +242,7 @@ class Builder:
             body()
             self.flush()
             self.steps[at] = replace(self.steps[at], next=len(self.steps))
-            self._grow((count.max - 1) * (self.most - before) + count.max * len(between))
+            self.grow((count.max - 1) * (self.most - before) + count.max * len(between))
 
         if not self.attempt(rounds) and count.min:
             raise Endless
@@ -219,7 +285,8 @@ class Builder:
         self.flush(always=True)
         return Program(tuple(self.steps), bytes(self.texts), self.mean, self.most, self.key_fields)
 
-    def _grow(self, most: int) -> None:
+    def grow(self, most: int) -> None:
+        """Note that values may have so many bytes more."""
         self.most += most
         if self.most > VALUE_BYTES_MAX or len(self.texts) > TEXTS_BYTES_MAX:
             raise Wrong(f"makes values of more than {VALUE_BYTES_MAX >> 20} MiB", "lower its counts or sizes")

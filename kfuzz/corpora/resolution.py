@@ -64,7 +64,7 @@ def resolve(
             topics.append(_resolved(topic, now_ms, f"{name}: topics[{at}]"))
     if not workload.segment_bytes and begun is not None:
         workload = replace(workload, segment_bytes=begun.segment_bytes)
-    return decided(replace(workload, topics=tuple(topics)))
+    return decided(replace(workload, topics=tuple(topics)), name)
 
 
 def held(out: Target) -> Workload | None:

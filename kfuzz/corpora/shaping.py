@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from uuid import UUID as Uuid
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.programs import Body, Builder, Endless
+from kfuzz.corpora.programs import Body, Builder, Endless, Target, To
 from kfuzz.corpora.quantities import LABEL_MAX, LABELS, MOMENT_MAX, SKEW, Range, Weights, ranged
 from kfuzz.corpora.words import NAMES
 from kfuzz.forms import (
@@ -68,6 +68,7 @@ class Drawn:
     words: Annotated[Range | None, ranged(1, 10_000)] = None
     size: Annotated[Range | None, ranged(0, TEXT_BYTES_MAX)] = None
     count: Annotated[Range | None, ranged(0, ITEMS_MAX)] = None
+    reference: Annotated[To | None, table_of(To)] = None
     null_share: Annotated[float | None, number(0, 1)] = None
 
 
@@ -219,12 +220,14 @@ class Shaper(Builder):
 
     def number(self, path: str, low: float, high: float, most: int, unit: int = 1, **more: Any) -> None:
         """Add a whole number from ``low`` to ``high``, in steps of 1/``unit``; a counter stays below a power of 2."""
-        found = self.at(path, "type", "min", "max", "skew", "start", "step")
+        found = self.at(path, "type", "min", "max", "skew", "start", "step", "reference")
         kind = self._type(path, found, "integer", *(("counter", "timestamp") if unit == 1 else ()))
         if kind == "timestamp" and high < MOMENT_MAX:
             raise wrong(path, "type", 'is "timestamp", which is too large for this field', "remove it")
         form: dict[str, Any] = {"form": self.number_form, **more}
-        if kind == "counter":
+        if found.reference:
+            self._refer(path, found.reference, high, most, form)
+        elif kind == "counter":
             mask = (1 << (int(min(high, INT64_MAX)) + 1).bit_length() - 1) - 1
             start, step = found.start or 0, 1 if found.step is None else found.step
             self.add(programs.COUNTER, most, numbers=Range(start, start), times=step, mask=mask, **form)
@@ -263,12 +266,14 @@ class Shaper(Builder):
 
     def text(self, path: str, low: int = 0, high: int | None = None) -> None:
         """Add a text of ``low`` to ``high`` characters; None is any number."""
-        found = self.at(path, "type", "values", "words", "size")
+        found = self.at(path, "type", "values", "words", "size", "reference")
         kind = self._type(path, found, "text", "key", "name", "timestamp", "uuid")
         size, form = found.size, {"form": self.text_form}
         if size is None and not found.words and (low or (high is not None and high < WORDS_BYTES)):
             size = Range(low, min(low + 20, INT32_MAX if high is None else high))
-        if found.values or kind == "name":
+        if found.reference:
+            self._refer(path, found.reference, None, 0, form)
+        elif found.values or kind == "name":
             self.choose([(self.encoded(text), weight) for text, weight in found.values or ((one, 1) for one in NAMES)])
         elif kind == "key":
             if self._key_bytes_max < 0:
@@ -284,6 +289,18 @@ class Shaper(Builder):
             self.add(programs.LETTERS, 5 + size.max, numbers=size, **form)
         else:
             self.words(found.words or Range(3, 8), **form)
+
+    def _refer(self, path: str, to: To, high: float | None, most: int, form: dict[str, Any]) -> None:
+        """Add a key of another topic: a number up to ``high``, or a text."""
+        target = to.target or Target(form=0 if high is None else programs.NUMBER_FORMS[0])
+        if "[]" in path:
+            raise wrong(path, "reference", "is repeated in a record", "name a field that is not in an array or a map")
+        if target.is_number != (high is not None):
+            kind = "numbers" if target.is_number else "texts"
+            raise wrong(path, "reference", f"is to keys that are {kind}", "name a field of that type")
+        if high is not None and (target.cardinality + target.beyond > high or form.get("decimals")):
+            raise wrong(path, "reference", "is to keys that this type does not hold", "name a field of a larger type")
+        self.refer(target, most, **form)
 
     def raw(self, path: str) -> None:
         """Add random bytes."""

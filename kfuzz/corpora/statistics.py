@@ -39,6 +39,7 @@ from kfuzz.corpora.layout import STATISTICS, WORKLOAD
 from kfuzz.corpora.partition_keys import own_keys
 from kfuzz.corpora.partitioners import key_bytes, partition_of
 from kfuzz.corpora.plan import Segment
+from kfuzz.corpora.relations import TOMBSTONE, changes_at
 from kfuzz.corpora.schemed import decoder_of
 from kfuzz.corpora.verification import Corpus, Problem
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Keys, Topic, Values
@@ -317,7 +318,13 @@ def _count_records(
     if (name := topic.keys.partitioner) in HASHING:
         found = (partition_of(name, key or b"", topic.partitions) for key in keys.unique().to_pylist())
         sample.see("keys.partitioner", np.array([one not in (None, segment.partition) for one in found], np.bool_))
-    if topic.keys.kind == "sequential":
+    if topic.values.is_changes:
+        changed = changes_at(topic, segment.key_seed, segment.partition, offsets.tolist())
+        made = key_bytes(topic.keys, segment.key_seed, (rank for rank, _ in changed))
+        sample.see("keys.kind", np.array([one != other for one, other in zip(keys.to_pylist(), made, strict=True)]))
+        nulls = beginnings(chosen.column("value"), everything)[0] < 0
+        sample.see("values.changes", nulls != np.array([kind == TOMBSTONE for _, kind in changed]))
+    elif topic.keys.kind == "sequential":
         wanted = (offsets[has_key] * topic.partitions + segment.partition) % topic.keys.cardinality
         if name in HASHING:
             own = np.frombuffer(own_keys(topic.keys, segment.key_seed, topic.partitions, segment.partition), np.uint32)
@@ -439,7 +446,7 @@ def _checks(sample: _Sample) -> Iterator[Check]:
     yield from _times(sample)
     yield from _writers(sample)
     yield from _transactions(sample)
-    if sample.cleaned:
+    if sample.cleaned and not topic.values.is_changes:
         # The cleaner drops records without a key.
         kept = chance(topic.compaction.keep) * (1 - nulls)
         yield sample.share("compaction.keep", sample.kept, sample.cleaned, kept)
@@ -449,6 +456,8 @@ def _checks(sample: _Sample) -> Iterator[Check]:
 
 def _values(sample: _Sample) -> Iterator[Check]:
     values = sample.topic.values
+    if values.is_changes:
+        return
     with_key, without = (np.concatenate(one) for one in (sample.values_with_key, sample.values_without_key))
     nulls = chance(values.null_share)
     if values.tombstone_share:

@@ -11,6 +11,7 @@ from kfuzz.corpora.layout import STATISTICS
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.verification import Corpus, Problem
 from kfuzz.storage import Target
+from kfuzz.text import printable
 from kfuzz.units import date
 
 if TYPE_CHECKING:
@@ -81,6 +82,22 @@ def installed(out: str | Path | Target, log_dir: Path, done: Installed, *, dry_r
         lines.append(f"{len(done.present)} partitions were there already: {', '.join(done.present)}")
     if done.absent:
         lines.append(f"{len(done.absent)} partitions are not in {log_dir}: {', '.join(done.absent)}")
+    return lines
+
+
+def related(topic: dict[str, Any]) -> list[str]:
+    """Lines about the predicted joins of a topic, and about its rows."""
+    lines = []
+    for one in topic.get("references", []):
+        about = "" if one["exact"] else "about "
+        counts = f"{one['matching']} records match a key of {one['to']}, {one['dangling']} dangle"
+        lines.append(f"{printable(one['field'])}: {about}{counts}")
+    if rows := topic.get("changes"):
+        about = "" if rows["exact"] else "about "
+        lines.append(
+            f"rows: {about}{rows['live_keys']} live, {rows['deleted_keys']} deleted, {rows['tombstones']} tombstones; "
+            f"{rows['records_left']} records after compaction"
+        )
     return lines
 
 

@@ -13,6 +13,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from kfuzz.corpora.rounds cimport TOMBSTONE, kind_of, offset_after, row_at, schedule_t, to_schedule
 from kfuzz.corpora.codecs cimport CODEC_COUNT, codecs_t, to_codecs, weighed
 from kfuzz.corpora.draws cimport (
     KEY_LETTERS,
@@ -44,7 +45,7 @@ from kfuzz.corpora.record_headers cimport headers_t, measure_headers, put_header
 from kfuzz.corpora.segment_index cimport append_aborted, append_time, index_batch, index_t, more_of
 from kfuzz.corpora.ticks cimport free_ticks, rate_of, set_ticks, ticks_t, turn_pieces, turn_to
 from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
-from kfuzz.corpora.value_writer cimport ValueWriter, owner_t
+from kfuzz.corpora.value_writer cimport ValueWriter, change_t, owner_t
 from kfuzz.wire.io.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
 from kfuzz.wire.io.format cimport (
     AT_ATTRIBUTES,
@@ -78,6 +79,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from kfuzz.corpora import zipf
+from kfuzz.corpora.relations import rows_of, schedule_seed
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.partition_keys import own_keys, zipf_of
@@ -113,6 +115,7 @@ DIGEST_BYTES = 16
 cdef struct record_t:
     uint64_t seed
     uint64_t key
+    uint64_t row                 # that changes, by its place among those of the partition
     int64_t timestamp
     int64_t body
     int64_t delta                # the offset in the batch
@@ -178,6 +181,11 @@ cdef class Synthesiser(Writers):
     cdef zipf_t zipf
     cdef bint text, log_append
     cdef bint is_written
+    # For values that are changes of rows: the offset after the cleaned segments, and the seed of rows.
+    cdef bint is_changes
+    cdef schedule_t schedule
+    cdef int64_t cleaned_end
+    cdef uint64_t row_seed
     # For values with a compression ratio: fresh bytes per period, for each codec and for this batch.
     cdef int64_t[CODEC_COUNT] fresh_bytes
     cdef int64_t fresh, period
@@ -214,7 +222,7 @@ cdef class Synthesiser(Writers):
         self.payload = <uint8_t *> PyByteArray_AS_STRING(self.plain)
         self.key_seed = segment.key_seed
         self.cleaned, self.horizon = segment.is_cleaned, segment.delete_horizon_ms
-        self.keep = threshold(topic.compaction.keep)
+        self.keep, self.cleaned_end = threshold(topic.compaction.keep), segment.cleaned_end
         self.digest = blake2b(digest_size=DIGEST_BYTES)
         self.index.base_offset, self.index.interval_bytes = self.first_offset, index_interval_bytes
         self.max_timestamp = self.index.top_timestamp = self.index.top_offset = self.index.time_indexed = -1
@@ -243,6 +251,12 @@ cdef class Synthesiser(Writers):
             self.own = own_keys(topic.keys, self.key_seed, self.partitions, self.partition)
             self.own_keys = <const uint32_t *> PyBytes_AS_STRING(self.own)
             self.key_count = <uint64_t> len(self.own) // 4
+        if topic.values.is_changes:
+            self.is_changes = True
+            seed = schedule_seed(topic, self.key_seed, self.partition)
+            rows = rows_of(topic, self.key_seed, self.partition)
+            self.schedule = to_schedule(rows, seed, topic.values.changes.updates)
+            self.row_seed = schedule_seed(topic, self.key_seed)
         if self.key_kind == KEYS_ZIPF:
             self.zipf_table = (zipf.table_of(topic.keys.cardinality, topic.keys.exponent) if self.own is None else
                                zipf_of(topic.keys, self.key_seed, self.partitions, self.partition))
@@ -359,11 +373,12 @@ cdef class Synthesiser(Writers):
         cdef range_t key_size = self.key_size
         cdef uint64_t key_seed = self.key_seed
         cdef uint64_t key_count = self.key_count
-        cdef bint is_plain = (self.key_kind == KEYS_UNIFORM and self.key_form == KEY_LETTERS and self.own_keys == NULL
-                              and self.key_writer is None)
         cdef bint has_times = self.jitter_ms != 0 or self.late_share != 0
         cdef bint has_headers = self.headers.any
         cdef bint is_written = self.is_written
+        cdef bint is_changes = self.is_changes
+        cdef bint is_plain = (self.key_kind == KEYS_UNIFORM and self.key_form == KEY_LETTERS and self.own_keys == NULL
+                              and self.key_writer is None and not is_changes)
         cdef record_t *r = self.drawn
         now_ms = turn_to(&self.clock, self.offset)
         units, rate, piece_end_ms = self.clock.units, rate_of(&self.clock), self.clock.piece_end_ms
@@ -391,6 +406,8 @@ cdef class Synthesiser(Writers):
             r.timestamp = now_ms
             if has_times:
                 r.timestamp += self.measure_time(r)
+            if is_changes and self.kind_of_change(r, i) == TOMBSTONE:
+                r.value_size = -1
             if is_written and r.value_size >= 0:
                 self.write_value(r, i)
             # As in turn_to(), which would load and store all of this for each record.
@@ -430,8 +447,28 @@ cdef class Synthesiser(Writers):
 
     cdef inline void write_value(self, record_t *r, int64_t i) noexcept nogil:
         """Write the value of the batch's record ``i`` after those before it."""
-        cdef owner_t owner = owner_t(self.offset + i, r.timestamp, r.key, r.key_size, self.key_form)
+        cdef owner_t owner = owner_t(self.offset + i, r.timestamp, r.key, r.key_size, self.key_form, NULL)
+        cdef change_t change
+        if self.is_changes:
+            change.rank, change.partition = <int64_t> self.rank_of(r.row), <int> self.partition
+            change.rows, change.round = cell(self.row_seed, <uint64_t> change.rank), self.round_of(i)
+            change.kind = self.kind_of_change(r, i)
+            owner.change = &change
+            # From the end of the snapshot on.
+            owner.offset -= <int64_t> self.schedule.rows
         r.value_size = add_to(&self.made_values.out, self.value_writer, cell(r.seed, DRAW_FIELDS), &owner, &r.value_at)
+
+    cdef inline int64_t round_of(self, int64_t i) noexcept nogil:
+        return <int64_t> (<uint64_t> (self.offset + i) // self.schedule.rows)
+
+    cdef inline int kind_of_change(self, const record_t *r, int64_t i) noexcept nogil:
+        return kind_of(&self.schedule, r.row, self.round_of(i))
+
+    cdef inline uint64_t rank_of(self, uint64_t row) noexcept nogil:
+        """The number of the key of the partition's row."""
+        if self.own_keys != NULL:
+            return self.own_keys[row]
+        return row * <uint64_t> self.partitions + <uint64_t> self.partition
 
     cdef int64_t measure_time(self, record_t *r) noexcept nogil:
         """The ms that jitter and lateness add to a record's timestamp."""
@@ -449,7 +486,10 @@ cdef class Synthesiser(Writers):
         """Choose the key of the batch's record ``i``; ``measure`` chooses the plain ones."""
         cdef const uint32_t *own = self.own_keys
         cdef uint64_t at
-        if self.key_kind == KEYS_ZIPF:
+        if self.is_changes:
+            r.row = row_at(&self.schedule, self.offset + i)
+            at = self.rank_of(r.row)
+        elif self.key_kind == KEYS_ZIPF:
             at = cell(r.seed, DRAW_KEY)
             at = zipf_rank(&self.zipf, at) - 1 if own == NULL else zipf_place(&self.zipf, own, at)
         elif self.key_kind == KEYS_UNIFORM:
@@ -458,7 +498,7 @@ cdef class Synthesiser(Writers):
             # Across the partitions of the topic, as a producer that alternates between them would write them.
             at = <uint64_t> (self.offset + i)
             at = (at * self.partitions + self.partition if own == NULL else at) % self.key_count
-        if own != NULL:
+        if own != NULL and not self.is_changes:
             at = own[at]
         if self.key_writer is not None:
             self.write_key(r, <int64_t> at)
@@ -468,7 +508,7 @@ cdef class Synthesiser(Writers):
 
     cdef void write_key(self, record_t *r, int64_t number) noexcept nogil:
         """Write the key with this number by its schema, after those before it. It depends on nothing else."""
-        cdef owner_t owner = owner_t(number, 0, 0, -1, KEY_LETTERS)
+        cdef owner_t owner = owner_t(number, 0, 0, -1, KEY_LETTERS, NULL)
         r.key_size = add_to(&self.made_keys.out, self.key_writer, key_of(self.key_seed, number, KEY_LETTERS), &owner,
                             &r.key_at)
 
@@ -642,7 +682,7 @@ cdef class Synthesiser(Writers):
         for i in range(count):
             r = &self.drawn[i]
             # The cleaner drops records without a key, and those of aborted transactions.
-            if s.kind == TRANSACTIONS and s.aborts or r.key_size < 0 or low(cell(r.seed, DRAW_KEPT)) >= self.keep:
+            if s.kind == TRANSACTIONS and s.aborts or r.key_size < 0 or not self.is_kept(r):
                 continue
             has_tombstone |= r.value_size < 0
             self.drawn[kept] = r[0]
@@ -671,6 +711,12 @@ cdef class Synthesiser(Writers):
             r.timestamp = timestamp
             size[0] += size_of_varlong(r.body) + r.body
         return kept
+
+    cdef bint is_kept(self, const record_t *r) noexcept nogil:
+        """Whether no later record that the cleaner sees has the same key."""
+        if self.is_changes:
+            return offset_after(&self.schedule, r.row, self.round_of(r.delta)) >= self.cleaned_end
+        return low(cell(r.seed, DRAW_KEPT)) < self.keep
 
     cdef int put_marker(self, stream_t *s) except -1 nogil:
         """Write the control batch that ends the transaction of ``s``: ``EndTransactionMarker``, version 0."""

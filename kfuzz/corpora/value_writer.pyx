@@ -11,6 +11,7 @@ from kfuzz.corpora.draws cimport (
     cell,
     draw,
     high,
+    key_of,
     low,
     put_key,
     put_letters,
@@ -18,6 +19,8 @@ from kfuzz.corpora.draws cimport (
     put_uuid,
     range_t,
     scaled,
+    size_of_key,
+    skewed,
     threshold,
     to_range,
     uuid_half,
@@ -41,10 +44,13 @@ cdef enum:
     KEY = 10
     LETTERS = 11
     RAW = 12
-    TEXT = 13
-    BRANCH = 14
-    LOOP = 15
-    SCOPE = 16
+    REFERENCE = 13
+    TEXT = 14
+    BRANCH = 15
+    LOOP = 16
+    SCOPE = 17
+    SINCE = 18
+    ROW = 19
     # The encodings of numbers and of the lengths of texts.
     JSON = 0
     NO_LENGTH = 1
@@ -55,6 +61,9 @@ cdef enum:
     DOUBLE = 6
     BIG = 7
     BIG_SIZED = 8
+    # The form of a turn that the kind of change decides.
+    BY_CHANGE = 1
+    BILLION = 1000000000
     DAY_MS = 86400000
     DATE_BYTES = 24
 
@@ -64,10 +73,10 @@ cdef struct step_t:
     uint64_t nulls
     range_t numbers
     uint64_t mask                    # of a counter
-    int64_t times, divide, modulo    # of the offset, of the timestamp
+    int64_t times, divide, modulo    # of the offset or the timestamp
     double scale
     int decimals                     # digits after the point
-    int cut_at, size                 # the part of a date; bytes of a number or of a length
+    int cut_at, size                 # the part of a date, the steps of a row; bytes of a number or of a length
     int32_t choices_at, choice_count
     int next                         # the step after a text, or after the steps inside
     bint omits                       # nothing is written for 0
@@ -77,6 +86,13 @@ cdef struct choice_t:
     int32_t text_at, text_size
     int target                       # the step that follows, in a branch
 
+# The keys that a reference names, as kfuzz.corpora.programs.Target has them.
+cdef struct target_t:
+    uint64_t seed
+    int form
+    range_t size
+    int64_t cardinality, beyond, dangling, start_ms, longest_ms, rate, units_per_offset, partitions
+
 
 cdef class ValueWriter:
     """See ``value_writer.pyi``."""
@@ -84,6 +100,7 @@ cdef class ValueWriter:
     def __cinit__(self, program):
         cdef step_t *s
         cdef choice_t *c
+        cdef target_t *t
         cdef int at = 0
         self.program, self.texts = program, program.texts
         self.text_bytes = <const uint8_t *> PyBytes_AS_STRING(self.texts)
@@ -91,7 +108,8 @@ cdef class ValueWriter:
         self.steps = <step_t *> PyMem_Calloc(self.step_count, sizeof(step_t))
         self.choices = <choice_t *> PyMem_Calloc(max(1, sum(len(step.choices) for step in program.steps)),
                                                  sizeof(choice_t))
-        if self.steps == NULL or self.choices == NULL:
+        self.targets = <target_t *> PyMem_Calloc(self.step_count, sizeof(target_t))
+        if self.steps == NULL or self.choices == NULL or self.targets == NULL:
             raise MemoryError
         for number, step in enumerate(program.steps):
             s = &self.steps[<int> number]
@@ -102,6 +120,12 @@ cdef class ValueWriter:
             s.scale, s.decimals = <double> 10 ** step.decimals, step.decimals
             s.cut_at, s.size, s.next, s.omits = step.cut_at, step.size, step.next, step.omits
             s.choices_at, s.choice_count = at, <int> len(step.choices)
+            if (target := step.target) is not None:
+                t = &self.targets[<int> number]
+                t.seed, t.form, t.size, t.dangling = target.seed, target.form, to_range(target.size), target.dangling
+                t.cardinality, t.beyond, t.partitions = target.cardinality, target.beyond, target.partitions
+                t.start_ms, t.rate, t.units_per_offset = target.start_ms, target.rate, target.units_per_offset
+                t.longest_ms = target.longest_ms
             for limit, text_at, text_size, target in step.choices:
                 c = &self.choices[at]
                 c.limit, c.text_at, c.text_size, c.target = limit, text_at, text_size, target
@@ -110,9 +134,11 @@ cdef class ValueWriter:
     def __dealloc__(self):
         PyMem_Free(self.steps)
         PyMem_Free(self.choices)
+        PyMem_Free(self.targets)
 
     def sample(self, int64_t count, int64_t timestamp, int32_t key_size=-1):
-        cdef owner_t owner = owner_t(0, timestamp, 0, key_size, 0)
+        cdef change_t change = change_t(0, 0, 0, 0, 0)
+        cdef owner_t owner = owner_t(0, timestamp, 0, key_size, 0, &change)
         cdef Scratch room = Scratch.__new__(Scratch)
         cdef uint8_t *start
         cdef list made = []
@@ -124,7 +150,7 @@ cdef class ValueWriter:
         return made
 
     cdef uint8_t *write(self, uint8_t *p, uint64_t seed, const owner_t *owner) noexcept nogil:
-        return self.run(p, 0, self.step_count, seed, owner, 0)
+        return self.run(p, 0, self.step_count, seed, owner, 0 if owner.change == NULL else owner.change.partition)
 
     cdef uint8_t *run(self, uint8_t *p, int at, int end, uint64_t seed, const owner_t *owner,
                       int64_t item) noexcept nogil:
@@ -148,7 +174,12 @@ cdef class ValueWriter:
                 if kind == NUMBER:
                     i = draw(&s.numbers, low(u))
                 elif kind == COUNTER:
-                    i = <int64_t> (<uint64_t> s.numbers.low + <uint64_t> owner.offset * <uint64_t> s.times & s.mask)
+                    i = owner.offset
+                    if s.modulo != 0:
+                        i %= s.modulo
+                    if s.divide != 1:
+                        i //= s.divide
+                    i = <int64_t> (<uint64_t> s.numbers.low + <uint64_t> i * <uint64_t> s.times & s.mask)
                 elif kind == ITEM:
                     i = item
                 else:
@@ -157,20 +188,24 @@ cdef class ValueWriter:
             elif kind <= TURN:
                 if kind == CHOICE:
                     choices = chosen(choices, s.choice_count, low(u))
+                elif kind == PICK:
+                    choices += scaled(low(u), s.choice_count)
                 else:
-                    choices += scaled(low(u), s.choice_count) if kind == PICK else owner.offset % s.choice_count
+                    choices += owner.change.kind if s.form == BY_CHANGE else owner.offset % s.choice_count
                 p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
             elif kind == WORDS:
                 p = put_words(p, self.text_bytes, choices, s, u)
             elif kind <= RAW:
                 p = put_single(p, s, u, owner)
+            elif kind == REFERENCE:
+                p = put_reference(p, s, &self.targets[at - 1], u, owner)
             elif kind == BRANCH:
                 choices = chosen(choices, s.choice_count, low(u))
                 # At the start of an object, there is no comma before a name.
                 i = s.omits and choices.text_size > 0 and (p - 1)[0] == c'{'
                 p = put_text(p, self.text_bytes + choices.text_at + i, choices.text_size - i)
                 at = choices.target
-            else:
+            elif kind != SINCE or owner.change.round < s.numbers.low:
                 if kind == LOOP:
                     count = draw(&s.numbers, low(u))
                     if count > 0 and s.form == ZIGZAG:
@@ -181,8 +216,43 @@ cdef class ValueWriter:
                         p = self.run(p, at, s.next, cell(mix(u), <uint64_t> i), owner, i)
                 elif kind == SCOPE:
                     p = put_size(start, p, self.run(p + s.size, at, s.next, seed, owner, item), s)
+                elif kind == SINCE:
+                    p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
+                elif kind == ROW:
+                    p = self.run_row(p, s, owner) if s.mask >> owner.change.kind & 1 else put_text(p, b"null", 4)
                 at = s.next
         return p
+
+    cdef uint8_t *run_row(self, uint8_t *p, const step_t *s, const owner_t *owner) noexcept nogil:
+        """Write the row as this change or the one before left it. It depends only on the rank and the round."""
+        cdef change_t change = owner.change[0]
+        cdef owner_t inner = owner[0]
+        change.round += s.numbers.low
+        inner.change, inner.offset, inner.timestamp = &change, change.rank + change.round, 0
+        return self.run(p, s.cut_at, s.size, cell(change.rows, <uint64_t> change.round), &inner, 0)
+
+
+cdef uint8_t *put_reference(uint8_t *p, const step_t *s, const target_t *t, uint64_t u,
+                            const owner_t *owner) noexcept nogil:
+    """Write a key of another topic, or one that it does not have. See kfuzz.corpora.programs.Target."""
+    cdef int64_t rank
+    cdef int64_t count = t.cardinality
+    cdef int64_t passed_ms
+    cdef int32_t size
+    if t.rate != 0:
+        passed_ms = min(owner.timestamp - t.start_ms, t.longest_ms)
+        # The offset that the clock reached in the last ms, and all before it.
+        count = 0 if passed_ms < 0 else ((passed_ms + 1) * t.rate - 1) // t.units_per_offset + 1
+        count = min(t.cardinality, count * t.partitions)
+    if count == 0 or owner.offset % BILLION * t.dangling % BILLION + t.dangling >= BILLION:
+        rank = t.cardinality + <int64_t> skewed(low(u), <uint64_t> t.beyond, 1)
+    else:
+        rank = <int64_t> skewed(low(u), <uint64_t> count, 1)
+    if t.form == KEY_INT or t.form == KEY_LONG:
+        return put_as(p, s, rank)
+    size = size_of_key(t.seed, <uint64_t> rank, &t.size)
+    p = open_text(p, s, size)
+    return close_text(put_key(p, t.form, key_of(t.seed, <uint64_t> rank, t.form), size), s)
 
 
 cdef uint8_t *put_size(uint8_t *start, uint8_t *p, uint8_t *end, const step_t *s) noexcept nogil:

@@ -16,11 +16,13 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from kfuzz.corpora import json_values, schemed
+from kfuzz.corpora import changes, json_values, schemed
+from kfuzz.corpora.changes import Changes
 from kfuzz.corpora.json_values import JSON_FIELDS, Field, check_fields, field_definitions
 from kfuzz.corpora.own_things import KINDS, Things, check_own
-from kfuzz.corpora.programs import Program
+from kfuzz.corpora.programs import Program, Target
 from kfuzz.corpora.quantities import (
+    LABEL,
     LATER,
     MOMENT,
     Range,
@@ -111,6 +113,7 @@ class Keys(Schemed):
     ``zipf`` makes some of them hot: the share of the n-th key is proportional to n to the power of -``exponent``.
     ``sequential`` keys are decimal numbers that rise with the offset. With a ``type``, a key is what Kafka's serialiser
     of that type writes, and ``size`` follows from it. A partition draws only keys that ``partitioner`` puts there.
+    Topics that name the same ``space`` have the same keys.
     """
 
     kind: Annotated[str, choice("uniform", "zipf", "sequential")] = "uniform"
@@ -121,6 +124,7 @@ class Keys(Schemed):
     type: Annotated[str | None, choice(*KEY_TYPES)] = None
     partitioner: Annotated[str | None, choice(*PARTITIONERS)] = None
     fields: Annotated[FieldsDrawn, FIELDS_DRAWN] = ()
+    space: Annotated[str | None, LABEL] = None
 
     def __post_init__(self) -> None:
         if self.type is not None:
@@ -157,10 +161,12 @@ class Values(Schemed):
     With a ``ratio``, random bytes and text repeat themselves just so much that the codec reaches that ratio.
     ``fresh_bytes`` says how much: the number of bytes in each 512 that repeat nothing. kfuzz finds it by measurement.
     Tombstones are null values of records with a key; ``null_share`` counts all records.
+
+    ``cdc`` are changes of rows with ``fields``, as Debezium writes them in JSON; ``changes`` says how rows change.
     """
 
     size: Annotated[Range, ranged(0, 8 * MIB)] = Range(100, 100)
-    kind: Annotated[str, choice("random", "text", "json", "file")] = "random"
+    kind: Annotated[str, choice("random", "text", "json", "file", "cdc")] = "random"
     fields: Annotated[tuple[Field, ...] | FieldsDrawn, Either(JSON_FIELDS, FIELDS_DRAWN, written=list)] = ()
     ratio: Annotated[float, number(0, RATIO_MAX, places=2)] = 0.0
     fresh_bytes: Annotated[Weights, numbers(CODECS, 0, FRESH_PERIOD_BYTES)] = ()
@@ -169,11 +175,17 @@ class Values(Schemed):
     file: Annotated[str | None, FILE_NAME] = None
     content: Annotated[str | None, TEXT] = None
     draw: Annotated[str | None, choice("weight", "turn")] = None
+    changes: Annotated[Changes, table_of(Changes)] = Changes()
 
     @property
     def is_written(self) -> bool:
         """Whether a program writes each value, so that sizes come from it."""
-        return self.schema is not None or self.kind in ("json", "file")
+        return self.schema is not None or self.kind in ("json", "file", "cdc")
+
+    @property
+    def is_changes(self) -> bool:
+        """Whether each value is a change of a row."""
+        return self.kind == "cdc"
 
 
 def program_of(side: Keys | Values, keys: Keys) -> Program | None:
@@ -184,6 +196,8 @@ def program_of(side: Keys | Values, keys: Keys) -> Program | None:
         return None
     if side.kind == "json":
         return json_values.program(cast("tuple[Field, ...]", side.fields))
+    if side.is_changes:
+        return changes.program(cast("tuple[Field, ...]", side.fields), side.changes, keys.form)
     return json_values.payload_program(side.content or "", side.draw)
 
 
@@ -399,6 +413,7 @@ def parse(text: str, name: str, folder: Path | None = None) -> Workload:
         _check_partitioner(topic, f"{name}: topics[{at}].keys")
         _check_transactions(topic, f"{name}: topics[{at}]")
         _check_values(topic.values, f"{name}: topics[{at}].values")
+        _check_changes(topic, f"{name}: topics[{at}]")
         _check_ratio(topic, f"{name}: topics[{at}].values")
         _check_compaction(topic, f"{name}: topics[{at}]")
         _check_timestamps(topic.timestamps, f"{name}: topics[{at}].timestamps")
@@ -522,10 +537,11 @@ def _check_values(values: Values, place: str) -> None:
         raise UsageError(f"{place}.size does not apply to {values.kind} values, which have their own sizes; remove it")
     if values.kind != "file" and (values.draw or values.content):
         raise UsageError(f"{place}.draw is about the lines of a file; name it with file, or remove draw and content")
-    if values.kind == "json":
+    if values.kind in ("json", "cdc"):
         if not values.fields:
             raise UsageError(f'{place}.fields is empty; list fields, such as {{ name = "id", type = "counter" }}')
-        check_fields(cast("tuple[Field, ...]", values.fields), f"{place}.fields")
+        added = (field for one in values.changes.added for field in one.fields)
+        check_fields((*cast("tuple[Field, ...]", values.fields), *added), f"{place}.fields")
     if values.is_written:
         try:
             program_of(values, Keys())
@@ -533,6 +549,31 @@ def _check_values(values: Values, place: str) -> None:
             raise UsageError(wrong.sentence(f"{place}.{'fields' if values.fields else 'file'}")) from None
     elif values.fields:
         raise UsageError(f'{place}.fields needs the kind "json", not "{values.kind}"; set kind or remove fields')
+
+
+def _check_changes(topic: Topic, place: str) -> None:
+    values, keys = topic.values, topic.keys
+    if not values.is_changes:
+        if values.changes != Changes():
+            raise UsageError(f'{place}.values.changes needs the kind "cdc", not "{values.kind}"; set kind or remove it')
+        return
+    # The offset decides which row changes for the how-manieth time.
+    for key, is_wrong in (
+        ("keys.null_share", keys.null_share),
+        ("keys.kind", keys.kind == "zipf"),
+        ("values.null_share", values.null_share),
+        ("values.tombstone_share", values.tombstone_share),
+        ("transactions.share", topic.transactions.share),
+        ("adversarial.share", topic.adversarial.share),
+        ("compaction.keep", topic.compaction.keep != Compaction().keep),
+    ):
+        if is_wrong:
+            raise UsageError(f"{place}.{key} does not apply to changes of rows, where each offset has one; remove it")
+    if keys.partitioner not in HASHING and keys.cardinality < topic.partitions:
+        raise UsageError(
+            f"{place}.keys.cardinality is {keys.cardinality}, so some of {topic.partitions} partitions have no row; "
+            "raise it"
+        )
 
 
 def _check_ratio(topic: Topic, place: str) -> None:
@@ -628,7 +669,10 @@ def _is_table(value: object) -> bool:
 
 def _items(value: Any) -> list[tuple[str, Any]]:
     found = [(field.name, getattr(value, field.name)) for field in fields(value)]
-    return [(name, one) for name, one in found if one != () and one is not None]
+    if isinstance(value, Values) and not value.is_changes:
+        # As before there were any.
+        found = [one for one in found if one[0] != "changes"]
+    return [(name, one) for name, one in found if one != () and one is not None and not isinstance(one, Target)]
 
 
 def _toml(value: object) -> str:

@@ -1,0 +1,196 @@
+"""Relations: topics that share keys, references whose joins are predicted, and Debezium's changes of rows."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_corpora import batches_of
+
+from kfuzz.corpora import joins
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.plan import Plan, decided
+from kfuzz.corpora.schemed import decoder_of
+from kfuzz.corpora.statistics import check_statistics
+from kfuzz.corpora.verification import Corpus, verify
+from kfuzz.corpora.workload import Workload, parse
+from kfuzz.records import Record
+from kfuzz.storage import Target
+
+FOLDER = Path(__file__).parent
+PARTS = tomllib.loads((FOLDER / "relations.toml").read_text())
+
+
+def workload_of(text: str, size: str = "640KiB") -> Workload:
+    return decided(parse(f'size = "{size}"\nsegment_bytes = "64KiB"\nseed = 7\n{text}', "w.toml", FOLDER))
+
+
+def customers(keys: str = 'space = "people"', schema_part: str = "false", compacted: int = 0) -> str:
+    return str(PARTS["customers"]).format(keys=keys, schema_part=schema_part, compacted=compacted)
+
+
+def orders(to: str) -> str:
+    return str(PARTS["orders"]).format(to=to)
+
+
+def records(workload: Workload, topic: str) -> dict[int, list[Record]]:
+    """The records of each partition, made from the last segment to the first."""
+    found: dict[int, list[Record]] = defaultdict(list)
+    for segment in sorted(Plan(workload), key=lambda one: -one.index):
+        if segment.topic.name == topic:
+            found[segment.partition] += [one for batch in batches_of(segment, workload) for one in batch.records]
+    return {at: sorted(each, key=lambda one: one.offset) for at, each in found.items()}
+
+
+def predicted(workload: Workload, topic: str) -> dict[str, Any]:
+    plan = Plan(workload)
+    return next(joins.predicted(plan, one) for one in plan.topics if one.topic.name == topic)
+
+
+@pytest.mark.parametrize("keys", ["null_share = 0", 'partitioner = "murmur2"', 'type = "long"'])
+def test_a_join_gives_the_predicted_counts(keys: str) -> None:
+    workload = workload_of(customers(keys) + orders('topic = "customers", dangling = 0.0123'))
+    there = {one.key for each in records(workload, "customers").values() for one in each}
+    assert len(there) == 100
+    found: Counter[bool] = Counter()
+    made = records(workload, "orders").values()
+    for each in made:
+        for one in each:
+            key = json.loads(one.value or b"")["customer"]
+            found[(key.to_bytes(8, "big") if isinstance(key, int) else key.encode()) in there] += 1
+    [told] = predicted(workload, "orders")["references"]
+    assert told == {
+        "field": "customer",
+        "to": "customers",
+        "matching": found[True],
+        "dangling": found[False],
+        "exact": True,
+    }
+    assert found[False] == sum(len(each) * 123 // 10_000 for each in made)
+
+
+def test_references_with_a_lag_name_keys_that_were_written_before() -> None:
+    workload = workload_of(PARTS["written"] + orders('topic = "written", lag_ms = 900'))
+    written = {one.key: one.timestamp for each in records(workload, "written").values() for one in each}
+    first = 1_700_000_000_000 + 900
+    gaps, early = [], 0
+    for each in records(workload, "orders").values():
+        for one in each:
+            key = json.loads(one.value or b"")["customer"].encode()
+            assert (key in written) == (one.timestamp >= first)
+            early += key not in written
+            gaps += [one.timestamp - written[key]] if key in written else []
+    # The newest key that the lag allows is named too.
+    assert 900 <= min(gaps) < 910
+    [told] = predicted(workload, "orders")["references"]
+    assert (told["dangling"], told["matching"], told["exact"]) == (early, len(gaps), True)
+
+
+def test_topics_of_a_space_have_the_same_keys_and_may_refer_to_each_other() -> None:
+    workload = workload_of(PARTS["circle"])
+    keys = {name: {one.key for each in records(workload, name).values() for one in each} for name in "abc"}
+    named = {json.loads(one.value or b"")["r"].encode() for one in records(workload, "a")[0]}
+    assert keys["a"] == keys["b"] == named
+    assert not keys["a"] & keys["c"]
+
+
+@pytest.mark.parametrize("suffix", ["avsc", "proto", "schema.json"])
+def test_fields_of_schemas_refer_to_keys(suffix: str) -> None:
+    workload = workload_of(PARTS["schemas"].format(suffix=suffix), "256KiB")
+    decode = decoder_of(workload.topics[2].values)
+    made = [json.loads(decode(one.value or b"", 0, b"\0")) for one in records(workload, "o")[0]]
+    there = {one.key.decode() for one in records(workload, "a")[0] if one.key}
+    assert {one["who"] for one in made} == there
+    dangling = sum(int(one.get("n", 0)) >= 50 for one in made)
+    assert dangling == len(made) // 10 == predicted(workload, "o")["references"][1]["dangling"]
+    assert {int(one.get("n", 0)) for one in made} > set(range(50))
+
+
+def rows_of(each: list[Record]) -> tuple[Counter[str], dict[bytes, Any]]:
+    """Fold a partition's changes by key, and check what was before each of them."""
+    rows: dict[bytes, Any] = {}
+    kinds: Counter[str] = Counter()
+    for one in each:
+        assert one.key is not None
+        change = None if one.value is None else json.loads(one.value)
+        kinds["tombstone" if change is None else change["op"]] += 1
+        if change is None:
+            assert rows[one.key] is None
+            continue
+        assert change["before"] == rows.get(one.key)
+        assert (change["after"] is None, change["before"] is None) == (change["op"] == "d", change["op"] in "rc")
+        assert change["after"] is None or change["after"]["id"].encode() == one.key
+        assert change["ts_ms"] == one.timestamp
+        assert (change["source"]["snapshot"] == "true") == (change["op"] == "r") == (change["transaction"] is None)
+        rows[one.key] = change["after"]
+    return kinds, rows
+
+
+@pytest.mark.parametrize("keys", ['space = "people"', 'partitioner = "consistent-random"'])
+def test_each_change_begins_with_the_row_that_the_one_before_left(tmp_path: Path, keys: str) -> None:
+    workload = workload_of(customers(keys))
+    kinds: Counter[str] = Counter()
+    rows: dict[bytes, Any] = {}
+    for each in records(workload, "customers").values():
+        more, its = rows_of(each)
+        kinds += more
+        rows |= its
+        orders = [json.loads(one.value)["transaction"] for one in each if one.value]
+        assert {one["total_order"] for one in orders if one} == {1, 2, 3, 4}
+        assert max(Counter(one["id"] for one in orders if one).values()) == 4
+    assert kinds["r"] == 100
+    assert min(kinds.values()) > 40
+    live = [one for one in rows.values() if one]
+    assert all("vip" in one for one in live)
+    told = predicted(workload, "customers")["changes"]
+    assert told == {
+        "live_keys": len(live),
+        "deleted_keys": 100 - len(live),
+        "tombstones": kinds["tombstone"],
+        "records_left": kinds.total(),
+        "exact": True,
+    }
+    generate(workload, tmp_path / "out")
+    assert verify(tmp_path / "out") == []
+    assert check_statistics(Corpus.open(Target.of(tmp_path / "out")))[1] == []
+
+
+def test_compaction_leaves_the_last_change_of_each_key() -> None:
+    whole = workload_of(customers())
+    cleaned = workload_of(customers(compacted=3))
+    end = 3 * Plan(whole)[0].offsets
+    for partition, each in records(whole, "customers").items():
+        last = {one.key: one.offset for one in each if one.offset < end}
+        wanted = [(one.key, one.value) for one in each if one.offset >= end or last[one.key] == one.offset]
+        assert [(one.key, one.value) for one in records(cleaned, "customers")[partition]] == wanted
+    told = predicted(cleaned, "customers")["changes"]["records_left"]
+    assert told == sum(map(len, records(cleaned, "customers").values()))
+
+
+def test_the_schema_part_has_the_fields_of_the_row() -> None:
+    for one in records(workload_of(customers(schema_part="true")), "customers")[0]:
+        if one.value is None:
+            continue
+        made = json.loads(one.value)
+        parts = {field["field"]: field for field in made["schema"]["fields"]}
+        assert list(parts) == list(made["payload"])
+        names = [field["field"] for field in parts["after"]["fields"]]
+        assert made["payload"]["after"] is None or list(made["payload"]["after"]) == names
+        assert [field["field"] for field in parts["source"]["fields"]] == list(made["payload"]["source"])
+
+
+def test_a_larger_corpus_begins_with_the_smaller_one() -> None:
+    text = customers(compacted=2) + orders('topic = "customers", dangling = 0.1')
+    small, large = workload_of(text), workload_of(text, "1MiB")
+    end = Plan(small).topics[0].first_offset(2)
+    for topic in ("customers", "orders"):
+        more = records(large, topic)
+        for partition, each in records(small, topic).items():
+            # The last segment may be another.
+            kept = [one for one in each if one.offset < end]
+            assert kept
+            assert more[partition][: len(kept)] == kept
