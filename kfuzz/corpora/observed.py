@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 KEYS_MAX: Final = 1 << 20
 HOT_KEYS: Final = 1000
-PENDING_MIN: Final = 1 << 16
 SAMPLE_MAX: Final = 20_000
 SAMPLE_BYTES_MAX: Final = 64 << 20
 VALUE_BYTES_MAX: Final = 64 << 10
@@ -58,36 +57,26 @@ class Sizes(Counter[int]):
 class KeyCounts:
     """How often each key occurs, by its hash. Those whose hash is above ``highest`` are left out if they are rare."""
 
-    hashes: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    counts: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    counts: Counter[int] = field(default_factory=Counter)
     highest: int = (1 << 64) - 1
-    pending: list[tuple[npt.NDArray[np.uint64], Numbers]] = field(default_factory=list)
 
     def see(self, keys: pa.Array[Any]) -> None:
         """Count these."""
         counted: Any = keys
         found = counted.value_counts()
         hashes = b"".join(blake2b(key, digest_size=8).digest() for key in found.field("values").to_pylist())
-        self.pending.append((np.frombuffer(hashes, np.uint64), found.field("counts").to_numpy()))
-        if sum(len(one) for one, _ in self.pending) > max(len(self.hashes), PENDING_MIN):
-            self.merge()
-
-    def merge(self) -> None:
-        """Add what is pending to the counts."""
-        both = [(self.hashes, self.counts), *self.pending]
-        self.pending = []
-        self.hashes, places = np.unique(np.concatenate([one for one, _ in both]), return_inverse=True)
-        self.counts = np.bincount(places, np.concatenate([counts for _, counts in both])).astype(np.int64)
-        if len(self.hashes) > KEYS_MAX:
-            while (kept := self.hashes <= np.uint64(self.highest)).sum() > KEYS_MAX // 2:
+        numbers = np.frombuffer(hashes, np.uint64).tolist()
+        self.counts.update(dict(zip(numbers, found.field("counts").to_pylist(), strict=True)))
+        if len(self.counts) > KEYS_MAX:
+            hot = dict(self.counts.most_common(HOT_KEYS))
+            while len(kept := [one for one in self.counts if one <= self.highest]) > KEYS_MAX // 2:
                 self.highest //= 2
-            kept[np.argpartition(self.counts, -HOT_KEYS)[-HOT_KEYS:]] = True
-            self.hashes, self.counts = self.hashes[kept], self.counts[kept]
+            self.counts = Counter({one: self.counts[one] for one in kept} | hot)
 
     @property
     def cardinality(self) -> int:
         """The number of different keys; an estimate if some were left out."""
-        return round(int((self.hashes <= np.uint64(self.highest)).sum()) * ((1 << 64) / (self.highest + 1)))
+        return round(sum(one <= self.highest for one in self.counts) * ((1 << 64) / (self.highest + 1)))
 
 
 @dataclass(slots=True)
