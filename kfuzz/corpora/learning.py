@@ -20,7 +20,7 @@ import numpy as np
 
 from kfuzz.corpora import generated
 from kfuzz.corpora import workload as workloads
-from kfuzz.corpora.learned_fields import Fields, Json, two_digits
+from kfuzz.corpora.learned_fields import USUAL, Fields, Json, two_digits, weighed
 from kfuzz.corpora.observed import HOUR_MS, Observed, Sizes, Watching
 from kfuzz.corpora.plan import SEGMENT_BYTES, Plan, batch_bytes_max, offset_bytes_mean
 from kfuzz.corpora.quantities import WEIGHT_MAX
@@ -35,13 +35,8 @@ from kfuzz.schemas.values import Schemas
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
-# More different sizes than these become quantiles: every hundredth, and finer at the high end. The usual percentiles
-# are in the middle between two edges.
-POINTS_MAX: Final = 128
-EDGES: Final = np.concatenate([np.arange(5, 976, 10), np.arange(979, 1000, 2), [1000]]) / 1000
 QUANTILES: Final = (0.5, 0.95, 0.99)
 CLOSE: Final = 0.05
-USUAL: Final = 0.9
 # In thousandths.
 EXPONENT_MAX: Final = 4000
 CARDINALITY_MAX: Final = INT32_MAX
@@ -133,18 +128,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + "".join(f"    {_toml(one)},\n" for one in value) + "]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def weighed(sizes: Counter[int]) -> list[list[int]]:
-    """Numbers with weights that have the quantiles and the mean of the counted ones."""
-    numbers, counts = np.array(sorted(sizes.items()), np.int64).T
-    if len(numbers) > POINTS_MAX:
-        places = np.searchsorted(EDGES, (np.cumsum(counts) - counts / 2) / counts.sum())
-        firsts = np.flatnonzero(np.diff(places, prepend=-1))
-        sums, counts = np.add.reduceat(counts * numbers, firsts), np.add.reduceat(counts, firsts)
-        numbers = np.rint(sums / counts).astype(np.int64)
-    weights = np.maximum(1, np.round(counts * min(1, WEIGHT_MAX / counts.max()))).astype(np.int64)
-    return [[number, weight] for number, weight in zip(numbers.tolist(), weights.tolist(), strict=True)]
 
 
 def _range(sizes: Counter[int], low: int, high: int) -> Any:
@@ -314,7 +297,7 @@ class _Fit:
             with contextlib.suppress(UsageError):
                 objects.append((load_json(text, "a value"), ms, None if key is None else foreign_text(key)))
         objects = [one for one in objects if isinstance(one[0], dict) and not one[0].keys() >= {"error", "hex"}]
-        fields = Fields(weighed, self.anonymous)
+        fields = Fields(self.anonymous)
         if len(objects) <= USUAL * len(self.seen.values) or not (fitted := fields.of(objects)):
             return topic, planned
         values = {key: one for key, one in topic["values"].items() if key not in ("size", "ratio")}
