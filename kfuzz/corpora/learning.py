@@ -20,8 +20,9 @@ import numpy as np
 
 from kfuzz.corpora import generated
 from kfuzz.corpora import workload as workloads
+from kfuzz.corpora.clock import DAY_MS, HOUR_MS
 from kfuzz.corpora.learned_fields import USUAL, Fields, Json, two_digits, weighed
-from kfuzz.corpora.observed import HOUR_MS, Observed, Sizes, Watching
+from kfuzz.corpora.observed import Observed, Sizes, Watching
 from kfuzz.corpora.plan import SEGMENT_BYTES, Plan, batch_bytes_max, offset_bytes_mean
 from kfuzz.corpora.quantities import WEIGHT_MAX
 from kfuzz.corpora.resolution import resolve
@@ -244,12 +245,12 @@ class _Fit:
         """The workload of this topic, as the plan has it. Batches get fewer records if they could be too large."""
         text = toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []})
         read = workloads.parse(text, "the workload")
-        largest, records = batch_bytes_max(read.topics[0]), topic["batches"]["records"]
-        if largest > workloads.BATCH_BYTES_MAX:
+        if (largest := batch_bytes_max(read.topics[0])) > workloads.BATCH_BYTES_MAX:
             most = max(1, int(read.topics[0].batches.records.max * workloads.BATCH_BYTES_MAX / largest * USUAL))
             self.notes.append(f"no batch has more than {most} records, because all of its values could be the largest")
-            counts = Counter[int](dict(records) if isinstance(records, list) else {records: 1})
-            topic["batches"] = topic["batches"] | {"records": _range(counts, 1, most)}
+            topic["batches"] = topic["batches"] | {
+                "records": _range(self.seen.sizes["batch"] or Counter([100]), 1, most)
+            }
             return self._planned(topic)
         resolved = resolve(read)
         for smaller in SMALLER_BYTES:
@@ -338,7 +339,7 @@ class _Fit:
             made["type"] = "log-append"
         if rate < 1:
             self.notes.append(f"a partition gets {rate:.2g} records per second; here 1, which is the least")
-        if span_ms >= workloads.DAY_HOURS * HOUR_MS:
+        if span_ms >= DAY_MS:
             last_ms = min(last_ms, seen.first_ms + HOURS_MAX * HOUR_MS)
             hours = np.arange(seen.first_ms // HOUR_MS, last_ms // HOUR_MS + 1)
             lengths = np.minimum((hours + 1) * HOUR_MS, last_ms + 1) - np.maximum(hours * HOUR_MS, seen.first_ms)
@@ -348,7 +349,7 @@ class _Fit:
             self.notes.append("the log has less than a day, so the hours of the day are not learned")
         if late := seen.sums["late"]:
             made["late_share"] = _share(late, seen.sums["records"])
-            made["late_ms"] = max(1, two_digits(2 * seen.sums["late_ms"] / late, up=True))
+            made["late_ms"] = two_digits(2 * seen.sums["late_ms"] / late, up=True)
         return made
 
     def _writers(self) -> Json:

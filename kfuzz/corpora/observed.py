@@ -17,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfuzz.corpora.clock import HOUR_MS
 from kfuzz.corpora.distributions import Numbers
+from kfuzz.corpora.workload import DAY_HOURS
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
 from kfuzz.logs.choosing import json_column
@@ -35,7 +37,6 @@ SAMPLE_MAX: Final = 20_000
 SAMPLE_BYTES_MAX: Final = 64 << 20
 VALUE_BYTES_MAX: Final = 64 << 10
 IDS_MAX: Final = 10_000
-HOUR_MS: Final = 3_600_000
 # The bytes of a record besides key, value and headers, and those of its header that a batch counts in its length.
 RECORD_BYTES: Final = 7
 HEAD_BYTES: Final = 49
@@ -95,7 +96,7 @@ class Observed:
     codecs: defaultdict[bool, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     producers: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     places: dict[int, list[int]] = field(default_factory=dict)
-    hours: Numbers = field(default_factory=lambda: np.zeros(24, np.int64))
+    hours: Numbers = field(default_factory=lambda: np.zeros(DAY_HOURS, np.int64))
     first_ms: int = 1 << 62
     values: list[tuple[bytes, int, bytes | None]] = field(default_factory=list)
     stride: int = 1
@@ -156,7 +157,7 @@ class Observed:
             newest = np.maximum.accumulate(np.concatenate(([place[2]], times)))
             late = np.maximum(newest[:-1] - times, 0)
             self.sums.update(late=int((late > 0).sum()), late_ms=int(late.sum()))
-            self.hours += np.bincount(times // HOUR_MS % 24, minlength=24)
+            self.hours += np.bincount(times // HOUR_MS % DAY_HOURS, minlength=DAY_HOURS)
             self.first_ms, place[2] = min(self.first_ms, int(times.min())), int(newest[-1])
 
     def _sample(self, rows: pa.RecordBatch, times: Numbers) -> None:
