@@ -248,9 +248,8 @@ class _Fit:
         if (largest := batch_bytes_max(read.topics[0])) > workloads.BATCH_BYTES_MAX:
             most = max(1, int(read.topics[0].batches.records.max * workloads.BATCH_BYTES_MAX / largest * USUAL))
             self.notes.append(f"no batch has more than {most} records, because all of its values could be the largest")
-            topic["batches"] = topic["batches"] | {
-                "records": _range(self.seen.sizes["batch"] or Counter([100]), 1, most)
-            }
+            fewer = _range(self.seen.sizes["batch"] or Counter([100]), 1, most)
+            topic["batches"] = topic["batches"] | {"records": fewer}
             return self._planned(topic)
         resolved = resolve(read)
         for smaller in SMALLER_BYTES:
@@ -268,7 +267,7 @@ class _Fit:
         kind = types.get(min(sizes)) if len(sizes) == 1 else None
         letters = {} if kind else {size: count / total for size, count in sizes.items()}
         law = _Law(total, keys.cardinality, letters)
-        hottest = np.array([count for _, count in keys.counts.most_common(law.most)]) / total
+        hottest = np.sort(keys.merged()[1])[: -law.most - 1 : -1] / total
         top, flat = float(hottest.sum()), law.top(0.0)
         made: Json = {"kind": "uniform", "cardinality": law.cardinality(0.0)}
         is_flat = law.distinct == total > 1 or (law.distinct > TOP and top < USUAL * flat)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kfuzz.schemas.values import Schemas
 
 KEYS_MAX: Final = 1 << 20
+PENDING_MIN: Final = 1 << 16
 HOT_KEYS: Final = 1000
 SAMPLE_MAX: Final = 20_000
 SAMPLE_BYTES_MAX: Final = 64 << 20
@@ -58,26 +59,34 @@ class Sizes(Counter[int]):
 class KeyCounts:
     """How often each key occurs, by its hash. Those whose hash is above ``highest`` are left out if they are rare."""
 
-    counts: Counter[int] = field(default_factory=Counter)
     highest: int = (1 << 64) - 1
+    parts: list[tuple[npt.NDArray[np.uint64], Numbers]] = field(default_factory=list)
 
     def see(self, keys: pa.Array[Any]) -> None:
         """Count these."""
         counted: Any = keys
         found = counted.value_counts()
         hashes = b"".join(blake2b(key, digest_size=8).digest() for key in found.field("values").to_pylist())
-        numbers = np.frombuffer(hashes, np.uint64).tolist()
-        self.counts.update(dict(zip(numbers, found.field("counts").to_pylist(), strict=True)))
-        if len(self.counts) > KEYS_MAX:
-            hot = dict(self.counts.most_common(HOT_KEYS))
-            while len(kept := [one for one in self.counts if one <= self.highest]) > KEYS_MAX // 2:
+        self.parts.append((np.frombuffer(hashes, np.uint64), found.field("counts").to_numpy()))
+        if sum(len(one) for one, _ in self.parts) > 2 * max(len(self.parts[0][0]), PENDING_MIN):
+            self.merged()
+
+    def merged(self) -> tuple[npt.NDArray[np.uint64], Numbers]:
+        """The hashes and the count of each of them."""
+        hashes, places = np.unique(np.concatenate([one for one, _ in self.parts]), return_inverse=True)
+        counts = np.bincount(places, np.concatenate([counts for _, counts in self.parts])).astype(np.int64)
+        if len(hashes) > KEYS_MAX:
+            while (kept := hashes <= np.uint64(self.highest)).sum() > KEYS_MAX // 2:
                 self.highest //= 2
-            self.counts = Counter({one: self.counts[one] for one in kept} | hot)
+            kept[np.argpartition(counts, -HOT_KEYS)[-HOT_KEYS:]] = True
+            hashes, counts = hashes[kept], counts[kept]
+        self.parts = [(hashes, counts)]
+        return hashes, counts
 
     @property
     def cardinality(self) -> int:
         """The number of different keys; an estimate if some were left out."""
-        return round(sum(one <= self.highest for one in self.counts) * ((1 << 64) / (self.highest + 1)))
+        return round(int((self.merged()[0] <= np.uint64(self.highest)).sum()) * ((1 << 64) / (self.highest + 1)))
 
 
 @dataclass(slots=True)
