@@ -124,8 +124,8 @@ def toml(learned: Json) -> str:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        names = (key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml(key) for key in value)
-        return f"{{ {', '.join(f'{name} = {_toml(one)}' for name, one in zip(names, value.values(), strict=True))} }}"
+        names = {key: key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml(key) for key in value}
+        return f"{{ {', '.join(f'{names[key]} = {_toml(one)}' for key, one in value.items())} }}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + "".join(f"    {_toml(one)},\n" for one in value) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -377,7 +377,5 @@ class _Fit:
 
 
 def _weights(counts: Counter[Any]) -> dict[str, int] | str:
-    found = {
-        name: max(1, round(count * min(1, WEIGHT_MAX / counts.total()))) for name, count in counts.items() if count
-    }
-    return found or "none"
+    scale = min(1, WEIGHT_MAX / max(1, counts.total()))
+    return {name: max(1, round(count * scale)) for name, count in counts.items() if count} or "none"
