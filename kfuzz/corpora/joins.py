@@ -61,18 +61,19 @@ def _joined(plan: Plan, planned: TopicPlan, path: str, to: To) -> dict[str, Any]
         written = ((passed_ms + 1) * target.rate - 1) // target.units_per_offset + 1
         needed = max(1, min(target.cardinality, written * target.partitions))
         is_exact &= not times.jitter_ms and not times.late_share
-    dangling = before + count * target.dangling // 10**9 - before * target.dangling // 10**9
     records = planned.records_per_topic
-    dangling = dangling * records // count
+    later = count * target.dangling // 10**9 - before * target.dangling // 10**9
+    dangling = (before + later) * records // count
     there, all_there = _keys_there(theirs, needed, key_seed_of(other, plan.workload.seed))
     # With a lag, references name ever more keys, at a steady rate.
     there *= 1 - math.log(there) if target.rate else 1
+    matching = round((records - dangling) * there)
     letters = 0 if other.keys.form != "letters" else 16.0**-other.keys.size.min * target.cardinality * dangling
     return {
         "field": path,
         "to": other.name,
-        "matching": round((records - dangling) * there),
-        "dangling": records - round((records - dangling) * there),
+        "matching": matching,
+        "dangling": records - matching,
         "exact": is_exact and all_there and letters < ALIKE,
     }
 

@@ -6,20 +6,21 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import shake_128
 from typing import Any, Final
 
+import numpy as np
+
+from kfuzz.corpora.clock import DAY_MS
 from kfuzz.corpora.json_values import DEPTH_MAX
 from kfuzz.corpora.programs import CHOICES_MAX
-from kfuzz.corpora.quantities import LABEL, LABEL_MAX
+from kfuzz.corpora.quantities import LABEL, LABEL_MAX, WEIGHT_MAX
 from kfuzz.corpora.words import WORDS
 from kfuzz.units import parse_moment
 
 UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 DATE_BYTES: Final = len("2026-01-31T08:00:00.000Z")
-DAY_MS: Final = 86_400_000
 # Shorter texts are kept.
 LONG_BYTES: Final = 6
 ENUM_MAX: Final = 50
@@ -27,6 +28,10 @@ LABELS_WANTED: Final = 32
 # An object with more names is a map, whose names are values.
 NAMES_MAX: Final = 100
 USUAL: Final = 0.9
+# More different sizes than these become quantiles: every hundredth, and finer at the high end. The usual percentiles
+# are in the middle between two edges.
+POINTS_MAX: Final = 128
+EDGES: Final = np.concatenate([np.arange(5, 976, 10), np.arange(979, 1000, 2), [1000]]) / 1000
 DECIMALS_MAX: Final = 6
 LETTERS: Final = bytes(ord("a") + byte % 16 for byte in range(256))
 
@@ -42,14 +47,25 @@ def two_digits(number: float, *, up: bool) -> int:
     return -(-whole // step) * step if up else whole // step * step
 
 
+def weighed(sizes: Counter[int]) -> list[list[int]]:
+    """Numbers with weights that have the quantiles and the mean of the counted ones."""
+    numbers, counts = np.array(sorted(sizes.items()), np.int64).T
+    if len(numbers) > POINTS_MAX:
+        places = np.searchsorted(EDGES, (np.cumsum(counts) - counts / 2) / counts.sum())
+        firsts = np.flatnonzero(np.diff(places, prepend=-1))
+        sums, counts = np.add.reduceat(counts * numbers, firsts), np.add.reduceat(counts, firsts)
+        numbers = np.rint(sums / counts).astype(np.int64)
+    weights = np.maximum(1, np.round(counts * min(1, WEIGHT_MAX / counts.max()))).astype(np.int64)
+    return [[number, weight] for number, weight in zip(numbers.tolist(), weights.tolist(), strict=True)]
+
+
 @dataclass(slots=True)
 class Fields:
-    """Fits fields. ``weighed`` makes weighted sizes of counted ones; ``notes`` says what could not be fitted.
+    """Fits fields. ``anonymous`` ones get other names, and short texts become others too.
 
-    ``anonymous`` fields get other names, and short texts become others too.
+    ``notes`` says what could not be fitted.
     """
 
-    weighed: Callable[[Counter[int]], list[list[int]]]
     anonymous: bool = False
     notes: list[str] = field(default_factory=list)
     made: int = 0
@@ -125,12 +141,12 @@ class Fields:
 
     def _sized(self, sizes: Counter[int]) -> Json:
         """Texts of these sizes: letters, or words if they are long."""
-        pairs, labels, words = self.weighed(sizes), Counter[str](), Counter[int]()
+        pairs, labels, words = weighed(sizes), Counter[str](), Counter[int]()
         for size, weight in pairs * max(1, LABELS_WANTED // len(pairs)):
             labels[self._letters(size)] += weight
             words[round((size + 1) / (len(WORDS[0]) + 1))] += weight
         is_long = pairs[-1][0] > LABEL_MAX
-        return {"type": "text", "words": self.weighed(words)} if is_long else {"type": "enum", "values": dict(labels)}
+        return {"type": "text", "words": weighed(words)} if is_long else {"type": "enum", "values": dict(labels)}
 
 
 def _usual(found: Any) -> bool:

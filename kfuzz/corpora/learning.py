@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,9 +20,10 @@ import numpy as np
 
 from kfuzz.corpora import generated
 from kfuzz.corpora import workload as workloads
-from kfuzz.corpora.learned_fields import Fields, Json, two_digits
-from kfuzz.corpora.observed import HOUR_MS, Observed, Sizes, Watching
-from kfuzz.corpora.plan import Plan, batch_bytes_max, offset_bytes_mean
+from kfuzz.corpora.clock import DAY_MS, HOUR_MS
+from kfuzz.corpora.learned_fields import USUAL, Fields, Json, two_digits, weighed
+from kfuzz.corpora.observed import Observed, Sizes, Watching
+from kfuzz.corpora.plan import SEGMENT_BYTES, Plan, batch_bytes_max, offset_bytes_mean
 from kfuzz.corpora.quantities import WEIGHT_MAX
 from kfuzz.corpora.resolution import resolve
 from kfuzz.documents import load_json
@@ -34,24 +36,21 @@ from kfuzz.schemas.values import Schemas
 from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
-# More different sizes than these become quantiles: every hundredth, and finer at the high end. The usual percentiles
-# are in the middle between two edges.
-POINTS_MAX: Final = 128
-EDGES: Final = np.concatenate([np.arange(5, 976, 10), np.arange(979, 1000, 2), [1000]]) / 1000
 QUANTILES: Final = (0.5, 0.95, 0.99)
 CLOSE: Final = 0.05
-USUAL: Final = 0.9
-EXPONENT_MAX: Final = 4.0
+# In thousandths.
+EXPONENT_MAX: Final = 4000
 CARDINALITY_MAX: Final = INT32_MAX
-# Ranks above these are counted in steps; so many first ones are drawn to find how often the most frequent key occurs.
-RANKS_EXACT: Final = 1024
+# Ranks are counted in so many steps; so many first ones are drawn to find how often the most frequent key occurs.
+RANK_STEPS: Final = 4096
 RANKS_DRAWN: Final = 1 << 17
 TOP: Final = 10
 OFTEN_ZERO: Final = ("null_share", "tombstone_share")
 # An age of the log in hours, from which all hours of the day have the same part of it.
 HOURS_MAX: Final = 10_000
 CHECKED_OFFSETS: Final = 5000
-SEGMENT_BYTES: Final = (16 << 20, 1 << 20)
+# A segment with rare large values could be too large for Kafka.
+SMALLER_BYTES: Final = (SEGMENT_BYTES, 16 << 20, 1 << 20)
 TEXT: Final = bytes([*range(32, 127), *b"\t\r\n"])
 
 
@@ -89,7 +88,7 @@ def learn(
         set_done(done)
     made: Json = {"size": 0, "topics": []}
     sizes: list[float] = []
-    bounds: list[int] = []
+    segment_bytes = SEGMENT_BYTES
     for at, (name, observed) in enumerate(seen.items()):
         if not observed.sums["records"]:
             notes.append(f"topic {name} has no data records" + f" ({observed.damage})" * bool(observed.damage))
@@ -97,8 +96,8 @@ def learn(
         fit = _Fit(observed, f"topic-{at + 1}" if anonymous else name, anonymous, is_decoded)
         topic, planned = fit.topic()
         made["topics"].append({**topic, "notes": fit.notes})
-        bounds.append(fit.segment_bytes or workloads.GIB)
-        sizes.append(offset_bytes_mean(planned) * max(observed.sums["offsets"], 2 * planned.partitions))
+        segment_bytes = min(segment_bytes, planned.segment_bytes)
+        sizes.append(offset_bytes_mean(planned.topics[0]) * max(observed.sums["offsets"], 2 * topic["partitions"]))
     if not sizes:
         raise UsageError(f"{path} has no data records, so there is nothing to learn; {'; '.join(notes)}")
     unit = max(sizes) / 1_000_000
@@ -106,7 +105,7 @@ def learn(
     made["size"] = math.ceil(max(size / weight for size, weight in zip(sizes, weights, strict=True)) * sum(weights)) + 1
     for topic, weight in zip(made["topics"], weights, strict=True):
         topic |= {"weight": weight} if len(weights) > 1 else {}
-    made |= {"segment_bytes": min(bounds)} if min(bounds) < workloads.GIB else {}
+    made |= {"segment_bytes": segment_bytes} if segment_bytes < SEGMENT_BYTES else {}
     return made | {"notes": notes}
 
 
@@ -125,27 +124,11 @@ def toml(learned: Json) -> str:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        names = (key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml(key) for key in value)
-        return f"{{ {', '.join(f'{name} = {_toml(one)}' for name, one in zip(names, value.values(), strict=True))} }}"
+        names = {key: key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml(key) for key in value}
+        return f"{{ {', '.join(f'{names[key]} = {_toml(one)}' for key, one in value.items())} }}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + "".join(f"    {_toml(one)},\n" for one in value) + "]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def weighed(sizes: Counter[int]) -> list[list[int]]:
-    """Numbers with weights that have the quantiles and the mean of the counted ones."""
-    numbers = np.array(sorted(sizes), np.int64)
-    counts = np.array([sizes[one] for one in sorted(sizes)], np.int64)
-    if len(numbers) > POINTS_MAX:
-        places = np.searchsorted(EDGES, (np.cumsum(counts) - counts / 2) / counts.sum())
-        sums = np.bincount(places, counts)
-        means = np.bincount(places, counts * numbers.astype(np.float64))[sums > 0] / sums[sums > 0]
-        merged = Counter[int]()
-        for mean, count in zip(means.tolist(), sums[sums > 0].tolist(), strict=True):
-            merged[round(mean)] += int(count)
-        return weighed(merged)
-    weights = np.maximum(1, np.round(counts * min(1, WEIGHT_MAX / counts.max()))).astype(np.int64)
-    return [[number, weight] for number, weight in zip(numbers.tolist(), weights.tolist(), strict=True)]
 
 
 def _range(sizes: Counter[int], low: int, high: int) -> Any:
@@ -176,9 +159,7 @@ class _Law:
 
     def shares(self, cardinality: int, exponent: float) -> tuple[Any, Any]:
         """The widths of steps of ranks, and the share of each rank in them."""
-        edges = np.arange(1, min(cardinality, RANKS_EXACT) + 2, dtype=np.int64)
-        if cardinality > RANKS_EXACT:
-            edges = np.unique(np.append(edges, np.geomspace(RANKS_EXACT + 1, cardinality + 1, 2048).astype(np.int64)))
+        edges = np.unique(np.geomspace(1, cardinality + 1, RANK_STEPS).astype(np.int64))
         weights = ((edges[:-1] + edges[1:] - 1) / 2) ** -exponent
         return np.diff(edges), weights / (np.diff(edges) * weights).sum()
 
@@ -192,11 +173,8 @@ class _Law:
 
     def cardinality(self, exponent: float) -> int:
         """The number of keys to draw from, to see ``distinct`` ones."""
-        low, high = self.distinct - 1, CARDINALITY_MAX
-        while high - low > 1 + low // 1000:
-            middle = math.isqrt(max(1, low) * high) + 1 if low else 1
-            low, high = (middle, high) if self.seen(middle, exponent) < self.distinct - 0.5 else (low, middle)
-        return high
+        wanted = self.distinct - 0.5
+        return bisect_left(range(CARDINALITY_MAX), wanted, self.distinct, key=lambda one: self.seen(one, exponent))
 
     @property
     def most(self) -> int:
@@ -221,11 +199,9 @@ class _Fit:
     anonymous: bool
     is_decoded: bool
     notes: list[str] = field(default_factory=list)
-    # 0: as the plan decides. A segment with rare large values could be too large for Kafka.
-    segment_bytes: int = 0
 
-    def topic(self) -> tuple[Json, workloads.Topic]:
-        """The topic as a table of TOML, and as the plan has it."""
+    def topic(self) -> tuple[Json, workloads.Workload]:
+        """The topic as a table of TOML, and the workload of it alone, as the plan has it."""
         sums, sizes, places = self.seen.sums, self.seen.sizes, self.seen.places
         self.notes.append(f"{sums['records']} records in {counted(len(places), 'partition')}")
         if count := sums["damage"]:
@@ -265,29 +241,24 @@ class _Fit:
             planned = self._planned(topic)
         return self._with_fields(topic, planned)
 
-    def _planned(self, topic: Json) -> workloads.Topic:
-        """The topic as the plan has it. The largest batches get fewer records if they could be too large."""
+    def _planned(self, topic: Json) -> workloads.Workload:
+        """The workload of this topic, as the plan has it. Batches get fewer records if they could be too large."""
         text = toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []})
         read = workloads.parse(text, "the workload")
-        largest, records = batch_bytes_max(read.topics[0]), topic["batches"]["records"]
-        if largest > workloads.BATCH_BYTES_MAX:
+        if (largest := batch_bytes_max(read.topics[0])) > workloads.BATCH_BYTES_MAX:
             most = max(1, int(read.topics[0].batches.records.max * workloads.BATCH_BYTES_MAX / largest * USUAL))
             self.notes.append(f"no batch has more than {most} records, because all of its values could be the largest")
-            counts = Counter[int](dict(records) if isinstance(records, list) else {records: 1})
-            topic["batches"] = topic["batches"] | {"records": _range(counts, 1, most)}
+            fewer = _range(self.seen.sizes["batch"] or Counter([100]), 1, most)
+            topic["batches"] = topic["batches"] | {"records": fewer}
             return self._planned(topic)
         resolved = resolve(read)
-        for smaller in (self.segment_bytes, *SEGMENT_BYTES):
+        for smaller in SMALLER_BYTES:
             with contextlib.suppress(UsageError):
-                Plan(replace(resolved, segment_bytes=smaller))
-                self.segment_bytes = smaller
-                return resolved.topics[0]
-        Plan(resolved)
-        return resolved.topics[0]
+                return Plan(replace(resolved, segment_bytes=smaller)).workload
+        return Plan(resolved).workload
 
     def _keys(self) -> Json:
         keys, sizes = self.seen.keys, self.seen.sizes["key"]
-        keys.merge()
         total = sizes.total()
         if not total:
             return {"null_share": 1.0}
@@ -296,7 +267,7 @@ class _Fit:
         kind = types.get(min(sizes)) if len(sizes) == 1 else None
         letters = {} if kind else {size: count / total for size, count in sizes.items()}
         law = _Law(total, keys.cardinality, letters)
-        hottest = np.sort(keys.counts)[: -law.most - 1 : -1] / total
+        hottest = np.sort(keys.merged()[1])[: -law.most - 1 : -1] / total
         top, flat = float(hottest.sum()), law.top(0.0)
         made: Json = {"kind": "uniform", "cardinality": law.cardinality(0.0)}
         is_flat = law.distinct == total > 1 or (law.distinct > TOP and top < USUAL * flat)
@@ -306,12 +277,9 @@ class _Fit:
             if least > min(sizes):
                 self.notes.append(f"keys have at least {least} bytes, in the log from {min(sizes)} on")
         elif law.distinct > 1 and top > (1 + CLOSE) * flat:
-            low, high = 0.0, EXPONENT_MAX
-            for _ in range(12):
-                middle = (low + high) / 2
-                low, high = (middle, high) if law.top(middle) < top else (low, middle)
-            made = {"kind": "zipf", "cardinality": law.cardinality(high), "exponent": round(high, 3)}
-            shares = np.sort(law.shares(made["cardinality"], high)[1])[: -len(hottest) - 1 : -1]
+            exponent = bisect_left(range(EXPONENT_MAX), top, 1, key=lambda one: law.top(one / 1000)) / 1000
+            made = {"kind": "zipf", "cardinality": law.cardinality(exponent), "exponent": exponent}
+            shares = np.sort(law.shares(made["cardinality"], exponent)[1])[: -len(hottest) - 1 : -1]
             if (apart := float(np.abs(hottest[: len(shares)] - shares).max())) > CLOSE:
                 self.notes.append(f"some keys have up to {apart:.0%} of the records more or less than in the log")
         size = _range(sizes, least if made["kind"] == "sequential" else 0, workloads.MIB)
@@ -322,14 +290,14 @@ class _Fit:
         texts = sum(one.isascii() and not one.translate(None, TEXT) for one, _, _ in self.seen.values)
         return "text" if texts > USUAL * len(self.seen.values) else "random"
 
-    def _with_fields(self, topic: Json, planned: workloads.Topic) -> tuple[Json, workloads.Topic]:
+    def _with_fields(self, topic: Json, planned: workloads.Workload) -> tuple[Json, workloads.Workload]:
         """The topic with JSON values, if these have about the sizes that are in the log."""
         objects = []
         for text, ms, key in self.seen.values:
             with contextlib.suppress(UsageError):
                 objects.append((load_json(text, "a value"), ms, None if key is None else foreign_text(key)))
         objects = [one for one in objects if isinstance(one[0], dict) and not one[0].keys() >= {"error", "hex"}]
-        fields = Fields(weighed, self.anonymous)
+        fields = Fields(self.anonymous)
         if len(objects) <= USUAL * len(self.seen.values) or not (fitted := fields.of(objects)):
             return topic, planned
         values = {key: one for key, one in topic["values"].items() if key not in ("size", "ratio")}
@@ -339,9 +307,9 @@ class _Fit:
         except UsageError as error:
             self.notes.append(f"fields of JSON are left out: {error}")
             return topic, planned
-        sizes, one = Sizes(), replace(made, partitions=1)
-        workload = workloads.Workload((one,), workloads.GIB)
-        for rows in generated.read(workload, rows="records", columns=["value"], last_offset=CHECKED_OFFSETS):
+        sizes, one = Sizes(), replace(made.topics[0], partitions=1)
+        sample = replace(made, topics=(one,), size=math.ceil(offset_bytes_mean(one) * CHECKED_OFFSETS))
+        for rows in generated.read(sample, rows="records", columns=["value"]):
             sizes.see(np.array([-1 if value is None else len(value) for value in rows.column(0).to_pylist()]))
         ours, theirs = _quantiles(sizes), _quantiles(self.seen.sizes["value"])
         told = f"{ours} bytes at p50, p95 and p99, in the log {theirs}"
@@ -370,7 +338,7 @@ class _Fit:
             made["type"] = "log-append"
         if rate < 1:
             self.notes.append(f"a partition gets {rate:.2g} records per second; here 1, which is the least")
-        if span_ms >= workloads.DAY_HOURS * HOUR_MS:
+        if span_ms >= DAY_MS:
             last_ms = min(last_ms, seen.first_ms + HOURS_MAX * HOUR_MS)
             hours = np.arange(seen.first_ms // HOUR_MS, last_ms // HOUR_MS + 1)
             lengths = np.minimum((hours + 1) * HOUR_MS, last_ms + 1) - np.maximum(hours * HOUR_MS, seen.first_ms)
@@ -380,7 +348,7 @@ class _Fit:
             self.notes.append("the log has less than a day, so the hours of the day are not learned")
         if late := seen.sums["late"]:
             made["late_share"] = _share(late, seen.sums["records"])
-            made["late_ms"] = max(1, two_digits(2 * seen.sums["late_ms"] / late, up=True))
+            made["late_ms"] = two_digits(2 * seen.sums["late_ms"] / late, up=True)
         return made
 
     def _writers(self) -> Json:
@@ -401,15 +369,13 @@ class _Fit:
             self.notes.append("each transaction is in one partition: how many it covers is not learned")
         if sums["magic0"] + sums["magic1"]:
             old = self.seen.codecs[False]
-            if any(old[name] for name in set(old) - set(workloads.LEGACY_CODECS)):
+            known = Counter({name: old[name] for name in workloads.LEGACY_CODECS})
+            if known.total() < old.total():
                 self.notes.append("messages of old formats have codecs that kfuzz does not write there")
-            known = Counter({name: old[name] for name in workloads.LEGACY_CODECS if old[name]}) or Counter(["none"])
             made["legacy"] = {name: shares[name] for name in ("magic0", "magic1")} | {"codecs": _weights(known)}
         return made
 
 
 def _weights(counts: Counter[Any]) -> dict[str, int] | str:
-    found = {
-        name: max(1, round(count * min(1, WEIGHT_MAX / counts.total()))) for name, count in counts.items() if count
-    }
-    return found or "none"
+    scale = min(1, WEIGHT_MAX / max(1, counts.total()))
+    return {name: max(1, round(count * scale)) for name, count in counts.items() if count} or "none"

@@ -17,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfuzz.corpora.clock import HOUR_MS
 from kfuzz.corpora.distributions import Numbers
+from kfuzz.corpora.workload import DAY_HOURS
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
 from kfuzz.logs.choosing import json_column
@@ -30,13 +32,12 @@ if TYPE_CHECKING:
     from kfuzz.schemas.values import Schemas
 
 KEYS_MAX: Final = 1 << 20
-HOT_KEYS: Final = 1000
 PENDING_MIN: Final = 1 << 16
+HOT_KEYS: Final = 1000
 SAMPLE_MAX: Final = 20_000
 SAMPLE_BYTES_MAX: Final = 64 << 20
 VALUE_BYTES_MAX: Final = 64 << 10
 IDS_MAX: Final = 10_000
-HOUR_MS: Final = 3_600_000
 # The bytes of a record besides key, value and headers, and those of its header that a batch counts in its length.
 RECORD_BYTES: Final = 7
 HEAD_BYTES: Final = 49
@@ -58,36 +59,34 @@ class Sizes(Counter[int]):
 class KeyCounts:
     """How often each key occurs, by its hash. Those whose hash is above ``highest`` are left out if they are rare."""
 
-    hashes: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    counts: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     highest: int = (1 << 64) - 1
-    pending: list[tuple[npt.NDArray[np.uint64], Numbers]] = field(default_factory=list)
+    parts: list[tuple[npt.NDArray[np.uint64], Numbers]] = field(default_factory=list)
 
     def see(self, keys: pa.Array[Any]) -> None:
         """Count these."""
         counted: Any = keys
         found = counted.value_counts()
         hashes = b"".join(blake2b(key, digest_size=8).digest() for key in found.field("values").to_pylist())
-        self.pending.append((np.frombuffer(hashes, np.uint64), found.field("counts").to_numpy()))
-        if sum(len(one) for one, _ in self.pending) > max(len(self.hashes), PENDING_MIN):
-            self.merge()
+        self.parts.append((np.frombuffer(hashes, np.uint64), found.field("counts").to_numpy()))
+        if sum(len(one) for one, _ in self.parts) > 2 * max(len(self.parts[0][0]), PENDING_MIN):
+            self.merged()
 
-    def merge(self) -> None:
-        """Add what is pending to the counts."""
-        both = [(self.hashes, self.counts), *self.pending]
-        self.pending = []
-        self.hashes, places = np.unique(np.concatenate([one for one, _ in both]), return_inverse=True)
-        self.counts = np.bincount(places, np.concatenate([counts for _, counts in both])).astype(np.int64)
-        if len(self.hashes) > KEYS_MAX:
-            while (kept := self.hashes <= np.uint64(self.highest)).sum() > KEYS_MAX // 2:
+    def merged(self) -> tuple[npt.NDArray[np.uint64], Numbers]:
+        """The hashes and the count of each of them."""
+        hashes, places = np.unique(np.concatenate([one for one, _ in self.parts]), return_inverse=True)
+        counts = np.bincount(places, np.concatenate([counts for _, counts in self.parts])).astype(np.int64)
+        if len(hashes) > KEYS_MAX:
+            while (kept := hashes <= np.uint64(self.highest)).sum() > KEYS_MAX // 2:
                 self.highest //= 2
-            kept[np.argpartition(self.counts, -HOT_KEYS)[-HOT_KEYS:]] = True
-            self.hashes, self.counts = self.hashes[kept], self.counts[kept]
+            kept[np.argpartition(counts, -HOT_KEYS)[-HOT_KEYS:]] = True
+            hashes, counts = hashes[kept], counts[kept]
+        self.parts = [(hashes, counts)]
+        return hashes, counts
 
     @property
     def cardinality(self) -> int:
         """The number of different keys; an estimate if some were left out."""
-        return round(int((self.hashes <= np.uint64(self.highest)).sum()) * ((1 << 64) / (self.highest + 1)))
+        return round(int((self.merged()[0] <= np.uint64(self.highest)).sum()) * ((1 << 64) / (self.highest + 1)))
 
 
 @dataclass(slots=True)
@@ -106,7 +105,7 @@ class Observed:
     codecs: defaultdict[bool, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     producers: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     places: dict[int, list[int]] = field(default_factory=dict)
-    hours: Numbers = field(default_factory=lambda: np.zeros(24, np.int64))
+    hours: Numbers = field(default_factory=lambda: np.zeros(DAY_HOURS, np.int64))
     first_ms: int = 1 << 62
     values: list[tuple[bytes, int, bytes | None]] = field(default_factory=list)
     stride: int = 1
@@ -167,7 +166,7 @@ class Observed:
             newest = np.maximum.accumulate(np.concatenate(([place[2]], times)))
             late = np.maximum(newest[:-1] - times, 0)
             self.sums.update(late=int((late > 0).sum()), late_ms=int(late.sum()))
-            self.hours += np.bincount(times // HOUR_MS % 24, minlength=24)
+            self.hours += np.bincount(times // HOUR_MS % DAY_HOURS, minlength=DAY_HOURS)
             self.first_ms, place[2] = min(self.first_ms, int(times.min())), int(newest[-1])
 
     def _sample(self, rows: pa.RecordBatch, times: Numbers) -> None:

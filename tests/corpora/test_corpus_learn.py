@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -44,13 +44,15 @@ def orders(count: int) -> list[Record]:
     made = []
     for at in range(count):
         key = b"customer-%04d" % min(int(dice.paretovariate(0.7)), 1500)
-        city = dice.choice(CITIES)
-        order: dict[str, Any] = {"id": at + 12345, "city": city, "paid": dice.random() < 0.25, "sum": at % 977 / 100}
-        order |= {
+        order = {
+            "id": at + 12345,
+            "city": dice.choice(CITIES),
+            "paid": dice.random() < 0.25,
+            "sum": at % 977 / 100,
             "customer": key.decode(),
             "note": f"secret note {dice.randrange(10**6):06d} " * dice.choice((1, 1, 1, 2)),
+            "lines": [{"article": f"article-{dice.randrange(999):03d}"}],
         }
-        order |= {"lines": [{"article": f"article-{dice.randrange(999):03d}"}]}
         day, part = divmod(at * 2 / count, 1)
         ms = FIRST_MS + int((day + part * part) * 24 * HOUR_MS) - 600_000 * (at % 50 == 0)
         value = None if at % 10 == 0 else json.dumps(order, separators=(",", ":")).encode()
@@ -58,31 +60,30 @@ def orders(count: int) -> list[Record]:
     return made
 
 
-def batches(made: list[Record], **fields: Any) -> list[bytes]:
+def batches(made: list[Record]) -> list[bytes]:
     """Record batches of 1 to 9 records; every third has no codec, the others zstd."""
     dice = Random(6)
-    found: list[RecordBatch] = []
+    found: list[bytes] = []
     while made:
         some, made = made[: (size := dice.randint(1, 9))], made[size:]
-        codec = "zstd" if len(found) % 3 else "none"
-        found.append(RecordBatch(some[0].offset, some[-1].offset, some, compression=codec, **fields))  # type: ignore[arg-type]
-    return [records.encode([one]) for one in found]
+        codec: Any = "zstd" if len(found) % 3 else "none"
+        found.append(records.encode([RecordBatch(some[0].offset, some[-1].offset, some, compression=codec)]))
+    return found
 
 
-def measured(path: Path) -> dict[str, Any]:
+def measured(path: Path, topics: str = "*") -> dict[str, Any]:
     """The numbers that a copy must have too. It uses nothing of the learner."""
-    keys, sizes, tombstones = Counter[bytes](), [], 0
-    for rows in logs.read(path, columns=["key", "value"], isolation="read_uncommitted"):
-        for key, value in zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True):
-            keys.update([] if key is None else [key])
-            tombstones += value is None
-            sizes += [] if value is None else [len(value)]
-    listed = (one for segment in find_segments(path) for one in Listing(segment.path.read_bytes()))
+    rows = list(logs.read(path, topics=topics, columns=["key", "value"], isolation="read_uncommitted"))
+    keys = Counter(key for some in rows for key in some.column(0).to_pylist() if key is not None)
+    values = [value for some in rows for value in some.column(1).to_pylist()]
+    sizes = [len(value) for value in values if value is not None]
+    listed = (one for segment in find_segments(path, topics=topics) for one in Listing(segment.path.read_bytes()))
     codecs = Counter(codec_name(one.attributes) for one in listed if not one.attributes & CONTROL)
     hot = {"top 10": sum(count for _, count in keys.most_common(10)) / max(1, keys.total())}
     quantiles = dict(zip(("p50", "p95", "p99"), np.percentile(sizes, (50, 95, 99)).tolist(), strict=True))
     shares = {f"codec {name}": count / codecs.total() for name, count in codecs.items()}
-    return {"keys": len(keys), "tombstones": tombstones / max(1, keys.total()), **hot, **quantiles, **shares}
+    tombstones = (len(values) - len(sizes)) / max(1, keys.total())
+    return {"keys": len(keys), "tombstones": tombstones, **hot, **quantiles, **shares}
 
 
 def learned(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -91,17 +92,14 @@ def learned(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return capsys.readouterr().out
 
 
-def copied(text: str, out: Path) -> Path:
-    """The corpus of a learned workload, whose statistics are right."""
+def assert_alike(path: Path, text: str, out: Path, error: float = 0.05, topics: str = "*") -> None:
+    """The corpus of a learned workload has right statistics.
+
+    Its shares differ from those of the log by at most ``error``, and other numbers by this part of them.
+    """
     generate(workloads.parse(text, "w.toml"), Target.of(str(out)))
     assert not check_statistics(Corpus.open(Target.of(str(out))))[1]
-    return out
-
-
-def assert_alike(path: Path, copy: Path, error: float = 0.05) -> None:
-    """Shares differ by at most ``error``, and other numbers by this part of them."""
-    ours, theirs = measured(path), measured(copy)
-    assert theirs == pytest.approx(ours, rel=error, abs=error)
+    assert measured(out) == pytest.approx(measured(path, topics), rel=error, abs=error)
 
 
 @pytest.mark.parametrize(("count", "error"), [(3000, 0.15), pytest.param(40_000, 0.05, marks=pytest.mark.full)])
@@ -110,7 +108,7 @@ def test_a_copy_has_the_keys_sizes_codecs_and_tombstones_of_the_log(
 ) -> None:
     written(tmp_path / "log" / "orders-0", *batches(orders(count)))
     text = learned(capsys, tmp_path / "log")
-    assert_alike(tmp_path / "log", copied(text, tmp_path / "copy"), error)
+    assert_alike(tmp_path / "log", text, tmp_path / "copy", error)
     topic = workloads.parse(text, "w.toml").topics[0]
     assert topic.keys.kind == "zipf"
     assert topic.values.kind == "json"
@@ -130,16 +128,9 @@ def test_no_text_of_the_log_is_copied(anonymous: bool, tmp_path: Path, capsys: p
     made = orders(1000)
     path = written(tmp_path / "private-topic-0", *batches(made))
     text = learned(capsys, path.parent, *["--anonymous"] * anonymous)
-
-    def texts(value: Any) -> set[str]:
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        return {value} if isinstance(value, str) else set().union(*map(texts, inner))
-
-    contents = {str(one.key, "utf-8") for one in made if one.key} | {
-        header[1].decode() for one in made for header in one.headers
-    }
-    contents |= set().union(*(texts(json.loads(one.value)) for one in made if one.value)) | {"trace-id"}
-    assert not [one for one in contents if len(one) >= 6 and one in text]
+    contents = {one.key or b"" for one in made} | {value or b"" for one in made for _, value in one.headers}
+    contents |= {text for one in made for text in re.findall(b':"([^"]+)"', one.value or b"")} | {b"trace-id"}
+    assert not [one for one in contents if len(one) >= 6 and one.decode() in text]
     names = ("private-topic", "customer", "Rome")
     assert [name in text for name in names] == [not anonymous] * len(names)
 
@@ -203,10 +194,9 @@ def test_many_keys_are_counted_by_a_sample_of_their_hashes(monkeypatch: pytest.M
     counts = KeyCounts()
     for first in range(0, 40_000, 1000):
         counts.see(pa.array([b"%d" % at for at in range(first, first + 1000)] + [b"hot"] * 500))
-    counts.merge()
     assert counts.cardinality == pytest.approx(40_001, rel=0.05)
-    assert len(counts.hashes) <= 4096
-    assert counts.counts.max() == 20_000
+    assert len(counts.merged()[0]) <= 4096
+    assert counts.merged()[1].max() == 20_000
 
 
 def test_weighted_numbers_are_drawn_exactly_and_verified(tmp_path: Path) -> None:
@@ -242,23 +232,16 @@ def test_logs_of_a_real_broker_and_librdkafka_have_copies(tmp_path: Path, capsys
             address = {"bootstrap.servers": f"127.0.0.1:{broker.port}", "linger.ms": 5, "batch.num.messages": 20}
             sender = kafka.Producer(address | {"compression.type": codec, "enable.idempotence": codec == "lz4"})
             for number in range(20_000):
-                key = (
-                    f"{int(dice.paretovariate(1)) % 200:05d}".encode()
-                    if codec == "zstd"
-                    else b"%07d" % dice.randrange(3000)
-                )
-                value = (
-                    dice.randbytes(int(dice.lognormvariate(5, 1)) + 1) if codec != "lz4" else b'{"amount": %d}' % number
-                )
+                hot, any_key = b"%05d" % (int(dice.paretovariate(1)) % 200), b"%07d" % dice.randrange(3000)
+                key = hot if codec == "zstd" else any_key
+                bits = dice.randbytes(int(dice.lognormvariate(5, 1)) + 1)
+                value = b'{"amount": %d}' % number if codec == "lz4" else bits
                 sender.produce(topic, value if number % 7 else None, key)
                 sender.poll(0)
             assert sender.flush(60) == 0
         broker.stop()
         topics = {segment.topic for segment in find_segments(broker.data)}
         assert len(topics) == 3
-        for number, topic in enumerate(sorted(map(str, topics))):
-            log = tmp_path / f"log-{number}"
-            log.mkdir()
-            for folder in broker.data.glob(f"{topic}-*"):
-                shutil.copytree(folder, log / folder.name)
-            assert_alike(log, copied(learned(capsys, log), tmp_path / f"copy-{number}"))
+        for topic in sorted(map(str, topics)):
+            text = learned(capsys, broker.data, "--topics", topic)
+            assert_alike(broker.data, text, tmp_path / topic, topics=topic)
