@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Final, dataclass_transform
+from typing import Annotated, Any, ClassVar, Final, get_args
 
 from kfuzz.corpora import programs
 from kfuzz.corpora.programs import Builder, Program, To
@@ -27,9 +27,8 @@ DEPTH_MAX = 8
 COUNTER_BYTES = 7
 # As in kfuzz.corpora.value_writer.
 DATE_BYTES = 24
-
-# Each class by the name of its type; the classes below add themselves.
-FIELDS: Final[dict[str, type]] = {}
+# A sample of the numbers of a range, to find their mean length.
+SPREAD = 1000
 
 
 class _FieldForm(Form):
@@ -39,12 +38,12 @@ class _FieldForm(Form):
         """Raise ``Wrong`` for an unknown type, or as the form of that type does."""
         if not isinstance(value, dict):
             raise Wrong(f"is {shown(value)}", self.remedy)
-        named = value.get("type")
-        if not isinstance(named, str) or named not in FIELDS:
-            near = nearest(named, FIELDS) if isinstance(named, str) else ""
-            remedy = near or choice(*FIELDS).remedy
-            raise Wrong(f"is {shown(named)}", remedy, ".type") if "type" in value else Wrong("lacks type", remedy)
-        table_of(FIELDS[named]).check(value)
+        if "type" not in value:
+            raise Wrong("lacks type", choice(*FIELDS).remedy)
+        if value["type"] not in list(FIELDS):
+            near = nearest(str(value["type"]), FIELDS)
+            raise Wrong(f"is {shown(value['type'])}", near or choice(*FIELDS).remedy, ".type")
+        table_of(FIELDS[value["type"]]).check(value)
 
     def make(self, value: Any) -> Any:
         """An object of the class."""
@@ -56,15 +55,7 @@ JSON_FIELDS: Final = ListOf(
 )
 
 
-@dataclass_transform(frozen_default=True)
-def _field(cls: type) -> type:
-    """A dataclass that is a type of field."""
-    made: type = dataclass(frozen=True, slots=True)(cls)
-    FIELDS[cls.__name__.lower()] = made
-    return made
-
-
-@_field
+@dataclass(frozen=True, slots=True)
 class Counter:
     """``start`` plus ``step`` times the offset, modulo 2⁵³."""
 
@@ -75,7 +66,7 @@ class Counter:
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Integer:
     """A random whole number from ``min`` to ``max``; a ``skew`` above 1 favours the low end."""
 
@@ -83,11 +74,12 @@ class Integer:
     type: Annotated[str, choice("integer")] = "integer"
     min: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 0
     max: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 100
+    decimals: ClassVar[int] = 0
     skew: Annotated[int, SKEW] = 1
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Decimal:
     """A random number from ``min`` to ``max`` with ``decimals`` digits after the point."""
 
@@ -100,7 +92,7 @@ class Decimal:
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Boolean:
     """``true`` in ``share`` of the records, otherwise ``false``."""
 
@@ -110,7 +102,7 @@ class Boolean:
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Enum:
     """One of several texts: a list, or a table of texts with weights."""
 
@@ -120,7 +112,7 @@ class Enum:
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Name:
     """A first and a last name: one of 256."""
 
@@ -129,17 +121,17 @@ class Name:
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Text:
     """Random words."""
 
     name: Annotated[str, LABEL]
     type: Annotated[str, choice("text")] = "text"
-    words: Annotated[Range, ranged(0, 10_000)] = Range(3, 8)
+    words: Annotated[Range, ranged(0, 10_000)] = Range(3, 8)  # noqa: RUF009 - a Range is frozen.
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Timestamp:
     """The time at which the record was created: a date in RFC 3339, or milliseconds."""
 
@@ -149,7 +141,7 @@ class Timestamp:
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Uuid:
     """A random UUID, version 4."""
 
@@ -158,7 +150,7 @@ class Uuid:
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Key:
     """The record's key as a text; null if the record has no key."""
 
@@ -167,7 +159,7 @@ class Key:
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Reference(To):
     """A key of another topic, or of a key space."""
 
@@ -176,7 +168,7 @@ class Reference(To):
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Object:
     """An object with fields of its own."""
 
@@ -186,6 +178,8 @@ class Object:
 
 
 Field = Counter | Integer | Decimal | Boolean | Enum | Name | Text | Timestamp | Uuid | Key | Reference | Object
+# Each class by the name of its type.
+FIELDS: Final[dict[str, type]] = {kind.__name__.lower(): kind for kind in get_args(Field)}
 
 
 def field_definitions() -> dict[str, Any]:
@@ -239,10 +233,15 @@ class FieldsWriter(Builder):
                 self.add(programs.COUNTER, 16, field.null_share, COUNTER_BYTES, numbers=numbers, times=field.step)
             case Integer() | Decimal():
                 numbers = _numbers(field)
-                decimals = field.decimals if isinstance(field, Decimal) else 0
-                longest = max(len(_decimal(end, decimals)) for end in (numbers.min, numbers.max))
-                mean = sum(len(_decimal(one, decimals)) for one in _spread(numbers)) / SPREAD
-                self.add(programs.NUMBER, longest, field.null_share, mean, numbers=numbers, decimals=decimals)
+                count, skew = numbers.max - numbers.min + 1, numbers.skew
+                spread = (numbers.min + count * (2 * at + 1) ** skew // (2 * SPREAD) ** skew for at in range(SPREAD))
+                # A number with a point has a digit in front of it, also if that is 0.
+                sizes = [
+                    len(f"{one / 10**field.decimals:.{field.decimals}f}") for one in (*spread, numbers.min, numbers.max)
+                ]
+                mean = sum(sizes[:SPREAD]) / SPREAD
+                more = {"numbers": numbers, "decimals": field.decimals}
+                self.add(programs.NUMBER, max(sizes[SPREAD:]), field.null_share, mean, **more)
             case Boolean():
                 per_billion = round(field.share * 10**9)
                 self.choose([(b"true", per_billion), (b"false", 10**9 - per_billion)], field.null_share)
@@ -252,11 +251,10 @@ class FieldsWriter(Builder):
                 self.choose([(quoted(name), 1) for name in NAMES], field.null_share)
             case Text():
                 self.words(field.words, field.null_share)
+            case Timestamp(format="ms"):
+                self.add(programs.MOMENT, 16, field.null_share, 13)
             case Timestamp():
-                if field.format == "ms":
-                    self.add(programs.MOMENT, 16, field.null_share, 13)
-                else:
-                    self.add(programs.DATE, DATE_BYTES + 2, field.null_share, DATE_BYTES + 2, size=DATE_BYTES)
+                self.add(programs.DATE, DATE_BYTES + 2, field.null_share, DATE_BYTES + 2, size=DATE_BYTES)
             case Uuid():
                 self.add(programs.UUID, 38, field.null_share, 38)
             case Key():
@@ -306,28 +304,10 @@ def payload_program(content: str, draw: str | None) -> Program:
     return writer.program()
 
 
-def quoted(text: str) -> bytes:
-    """The text in JSON."""
-    return json.dumps(text, ensure_ascii=False).encode()
+def quoted(value: Any) -> bytes:
+    """The value in JSON."""
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _numbers(field: Integer | Decimal) -> Range:
-    times = 10**field.decimals if isinstance(field, Decimal) else 1
-    return Range(field.min * times, field.max * times, field.skew)
-
-
-def _decimal(number: int, decimals: int) -> str:
-    if decimals == 0:
-        return str(number)
-    whole, rest = divmod(abs(number), 10**decimals)
-    return f"{'-' * (number < 0)}{whole}.{rest:0{decimals}d}"
-
-
-# A sample of the numbers of a range, to find their mean length.
-SPREAD = 1000
-
-
-def _spread(numbers: Range) -> Iterator[int]:
-    count = numbers.max - numbers.min + 1
-    for at in range(SPREAD):
-        yield numbers.min + count * (2 * at + 1) ** numbers.skew // (2 * SPREAD) ** numbers.skew
+    return Range(field.min * 10**field.decimals, field.max * 10**field.decimals, field.skew)

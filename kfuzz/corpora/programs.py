@@ -213,10 +213,19 @@ class Builder:
 
     def since(self, round_: int, body: Body, otherwise: bytes = b"") -> None:
         """Add the steps of ``body`` for a row's changes from the one with this number on."""
-        at = self.add(SINCE, 0, numbers=Range(round_, round_), choices=self.texts_of([(otherwise, 1)]))
+        self._over(body, SINCE, 0, numbers=Range(round_, round_), choices=self.texts_of([(otherwise, 1)]))
+
+    def _over(self, body: Body, kind: int, most: int, **more: Any) -> int:
+        """Add a step and those of ``body``, whose end it knows; how many bytes those write at most."""
+        at = self.add(kind, most, **more)
+        before = self.most
         body()
         self.flush()
-        self.steps[at] = replace(self.steps[at], next=len(self.steps))
+        self._change(at, next=len(self.steps))
+        return self.most - before
+
+    def _change(self, at: int, **more: Any) -> None:
+        self.steps[at] = replace(self.steps[at], **more)
 
     def flush(self, *, always: bool = False) -> int | None:
         """Make a step of the text ahead, if there is any; its number."""
@@ -237,25 +246,18 @@ class Builder:
         """Add the steps of ``body``, to be run several times; never, if it contains itself too often."""
 
         def rounds() -> None:
-            at = self.add(LOOP, 10, numbers=count, choices=self.texts_of([(between, 1)]), **more)
-            before = self.most
-            body()
-            self.flush()
-            self.steps[at] = replace(self.steps[at], next=len(self.steps))
-            self.grow((count.max - 1) * (self.most - before) + count.max * len(between))
+            each = self._over(body, LOOP, 10, numbers=count, choices=self.texts_of([(between, 1)]), **more)
+            self.grow((count.max - 1) * each + count.max * len(between))
 
         if not self.attempt(rounds) and count.min:
             raise Endless
 
     def scope(self, body: Body, *, omits: bool = False) -> None:
         """Add the steps of ``body``, with their length in front."""
-        at = self.add(SCOPE, 5, omits=omits)
-        before = self.most
-        body()
-        self.flush()
+        at = len(self.steps)
+        most = self._over(body, SCOPE, 5, omits=omits)
         # Most sizes are far below the largest; a wrong guess costs a move.
-        size = 1 if self.most - before < 1 << 9 else 2
-        self.steps[at] = replace(self.steps[at], next=len(self.steps), size=size)
+        self._change(at, size=1 if most < 1 << 9 else 2)
 
     def branch(self, alternatives: Sequence[tuple[int, bytes, Body | None]], *, omits: bool = False) -> None:
         """Add alternatives with a weight and a text in front. Those that contain themselves too often are left out."""
@@ -277,8 +279,8 @@ class Builder:
             raise Endless
         self.most = top
         for jump in jumps:
-            self.steps[jump] = replace(self.steps[jump], next=len(self.steps))
-        self.steps[at] = replace(self.steps[at], choices=self.texts_of(kept, targets))
+            self._change(jump, next=len(self.steps))
+        self._change(at, choices=self.texts_of(kept, targets))
 
     def program(self) -> Program:
         """The program of the steps so far."""

@@ -6,7 +6,6 @@ The schema's text is part of the workload, so that it travels with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -97,18 +96,18 @@ def program(side: Schemed, keys: Range) -> Program:
 
     ``keys`` is the size of the records' keys; -1 if fields cannot hold them.
     """
-    compiler: Callable[[Schemed, Shaper], None]
+    compiler: type[Shaper]
     if side.schema_kind == "AVRO":
-        from kfuzz.corpora.avro_program import compiled as compiler
+        from kfuzz.corpora.avro_program import Compiler as compiler
     elif side.schema_kind == "PROTOBUF":
-        from kfuzz.corpora.proto_program import compiled as compiler
+        from kfuzz.corpora.proto_program import Compiler as compiler
     else:
-        from kfuzz.corpora.json_schema_program import compiled as compiler
+        from kfuzz.corpora.json_schema_program import Compiler as compiler
     for levels in range(RECURSION_MAX, 0, -1):
-        shaper = Shaper(dict(side.drawn), keys.max, levels)
+        shaper = compiler(dict(side.drawn), keys.max, levels)
         shaper.ahead = side.prefix
         try:
-            compiler(side, shaper)
+            shaper.compile(side)
             shaper.require_used()
             made = shaper.program()
             break
