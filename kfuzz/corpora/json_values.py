@@ -78,6 +78,9 @@ class Integer:
     skew: Annotated[int, SKEW] = 1
     null_share: Share = 0.0
 
+    def __post_init__(self) -> None:
+        _numbers(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
@@ -90,6 +93,9 @@ class Decimal:
     decimals: Annotated[int, integer(1, 6)] = 2
     skew: Annotated[int, SKEW] = 1
     null_share: Share = 0.0
+
+    def __post_init__(self) -> None:
+        _numbers(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,15 +209,6 @@ def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
             raise UsageError(f"{here}.name is {field.name!r} for the second time; give each field a name of its own")
         if isinstance(field, Object):
             check_fields(field.fields, f"{here}.fields", depth + 1)
-        if isinstance(field, Integer | Decimal):
-            if field.min > field.max:
-                raise UsageError(f"{here}.min is {field.min}, above max ({field.max}); swap them")
-            numbers = _numbers(field)
-            if numbers.max - numbers.min >= programs.CHOICES_MAX:
-                raise UsageError(
-                    f"{here}: min to max holds more than 2^32 numbers; narrow it"
-                    + (" or lower decimals" if isinstance(field, Decimal) else "")
-                )
 
 
 class FieldsWriter(Builder):
@@ -310,4 +307,4 @@ def quoted(value: Any) -> bytes:
 
 
 def _numbers(field: Integer | Decimal) -> Range:
-    return Range(field.min * 10**field.decimals, field.max * 10**field.decimals, field.skew)
+    return programs.between(field.min, field.max, 10**field.decimals, field.skew)

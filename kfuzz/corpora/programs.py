@@ -22,6 +22,7 @@ A record that contains itself is written out, at most RECURSION_MAX levels of it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
@@ -105,6 +106,15 @@ class To:
     target: Target | None = None
 
 
+def between(first: float, last: float, unit: int, skew: int) -> Range:
+    """The numbers from ``first`` to ``last``, times ``unit``. ``Wrong`` if there are none or too many."""
+    if first > last:
+        raise Wrong(f"is {first}, above max ({last})", "swap them", ".min")
+    if (last - first) * unit >= CHOICES_MAX:
+        raise Wrong("is more than 2^32 numbers above min", "narrow them, or lower decimals", ".max")
+    return Range(math.ceil(first * unit), math.floor(last * unit), skew)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step: write ``text_size`` bytes from ``text_at`` of the program's texts, then a value of ``kind``.
@@ -182,8 +192,6 @@ class Builder:
     ) -> None:
         """Add a step that writes one of some texts with weights; ``kind`` TURN is a way that ignores them."""
         weighed = [(text, weight) for text, weight in weighed if weight]
-        if not weighed:
-            raise Wrong("has an enum without anything to choose", "give it a value")
         total = sum(weight for _, weight in weighed)
         mean = sum(len(text) * weight for text, weight in weighed) / total
         kind = kind or (PICK if len({weight for _, weight in weighed}) == 1 else CHOICE)

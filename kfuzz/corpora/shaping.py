@@ -242,7 +242,9 @@ class Shaper(Builder):
         require_some(low <= high, path, "number of items", low, high)
         found: Range = self.given(path, "count", Range(low, min(max(low, 3), high)))
         if not low <= found.min <= found.max <= high:
-            raise wrong(path, "count", f"is {found.min} to {found.max}", f"the schema allows {low} to {high}")
+            raise wrong(
+                path, "count", f"is {found.min} to {found.max}", f"give {low} to {high}, which the schema allows"
+            )
         return found
 
     def number(self, path: str, low: float, high: float, most: int, unit: int = 1, **more: Any) -> None:
@@ -265,10 +267,10 @@ class Shaper(Builder):
         else:
             self.add(programs.NUMBER, most, numbers=self._range(path, found, low, high, unit), **form)
 
-    def real(self, path: str, most: int, low: int = -(1 << 52), high: int = 1 << 52, **more: Any) -> None:
+    def real(self, path: str, most: int, **more: Any) -> None:
         """Add a number with digits after the point."""
         places = self.places(path)
-        self.number(path, low, high, most, unit=10**places, decimals=places, **more)
+        self.number(path, -(1 << 52), 1 << 52, most, unit=10**places, decimals=places, **more)
 
     def places(self, path: str) -> int:
         """How many digits a number has after the point."""
@@ -281,6 +283,8 @@ class Shaper(Builder):
 
     def enum(self, path: str, symbols: dict[str, bytes]) -> None:
         """Add one of some texts, each with a name."""
+        if not symbols:
+            raise Wrong(f"has an enum of nothing {place_of(path)}", "give it a value")
         self.choose([(symbols[name], weight) for name, weight in self.weights(path, list(symbols))])
 
     def weights(self, path: str, names: list[str]) -> Weights:
@@ -306,9 +310,7 @@ class Shaper(Builder):
             self.choose([(self.encoded(text), weight) for text, weight in found.values or ((one, 1) for one in NAMES)])
         elif kind == "key":
             if self._key_bytes_max < 0:
-                raise wrong(
-                    path, "type", 'is "key", which is for keys that are texts', "choose a counter here and there"
-                )
+                raise wrong(path, "type", 'is "key", but the keys are no texts', "make both a counter")
             self.add(programs.KEY, 5 + self._key_bytes_max, omits=True, **form)
         elif kind == "timestamp":
             self.add(programs.DATE, 26, size=24, **form)
@@ -345,17 +347,16 @@ class Shaper(Builder):
     def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
         for key, value in (("min", found.min), ("max", found.max)):
             if value is not None and not low <= value <= high:
-                raise wrong(path, key, f"is {value}", f"the schema allows {low} to {high}")
+                raise wrong(path, key, f"is {value}", f"give {low} to {high}, which the schema allows")
         # The default is as near to 0 as it can be, and has at most 2^32 numbers.
         span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
         upper = high if found.max is None else found.max
         first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
         last = min(high, span if first < span else first + span) if found.max is None else found.max
-        if first > last:
-            raise wrong(path, "min", f"is {first}, above max ({last})", "swap them")
-        if (last - first) * unit >= programs.CHOICES_MAX:
-            raise wrong(path, "max", "is more than 2^32 numbers above min", "narrow them, or lower decimals")
-        return Range(math.ceil(first * unit), math.floor(last * unit), found.skew or 1)
+        try:
+            return programs.between(first, last, unit, found.skew or 1)
+        except Wrong as error:
+            raise error.inside(f".fields{step_of(path)}") from None
 
 
 def require_some(is_some: bool, path: str, what: str, low: float, high: float) -> None:
