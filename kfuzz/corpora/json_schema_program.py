@@ -16,7 +16,7 @@ from kfuzz.corpora.quantities import LABELS_MAX, Range
 from kfuzz.corpora.shaping import ITEMS_MAX, Schemed, Shaper, member, place_of, require_some
 from kfuzz.corpora.words import NAMES
 from kfuzz.documents import load_json
-from kfuzz.forms import Wrong
+from kfuzz.forms import Wrong, shown
 from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.checked import registry_of
 
@@ -41,6 +41,14 @@ def _merged(first: dict[str, Any], second: Any) -> dict[str, Any]:
     return both
 
 
+def _found(resolver: Any, reference: Any) -> Any:
+    try:
+        return resolver.lookup(reference)
+    except Unresolvable:
+        problem = f"refers to {shown(reference)}, which is not there"
+        raise Wrong(problem, "correct it, or list its file in references") from None
+
+
 class Compiler(Shaper):
     """Adds the steps of a schema."""
 
@@ -57,10 +65,7 @@ class Compiler(Shaper):
                 raise Wrong(f"allows nothing {place_of(path)}", "give it a type")
             self.text(path)
         elif "$ref" in schema:
-            try:
-                found = resolver.lookup(schema["$ref"])
-            except Unresolvable:
-                raise Wrong(f"refers to {schema['$ref']!r}, which is not there", "list it in references") from None
+            found = _found(resolver, schema["$ref"])
             rest = {key: one for key, one in schema.items() if key != "$ref"}
             merged = _merged(rest, found.contents) if set(rest) & set(TYPES) else found.contents
             self.inside(id(found.contents), path, lambda first: self._any(merged, first, found.resolver))
@@ -68,7 +73,7 @@ class Compiler(Shaper):
             both = {key: one for key, one in schema.items() if key != "allOf"}
             for one in schema["allOf"]:
                 if isinstance(one, dict) and "$ref" in one:
-                    one = resolver.lookup(one["$ref"]).contents
+                    one = _found(resolver, one["$ref"]).contents
                 both = _merged(both, one)
             self.inside(id(schema), path, lambda first: self._any(both, first, resolver))
         elif "const" in schema:

@@ -201,9 +201,8 @@ class Builder:
     def texts_of(self, weighed: Sequence[tuple[bytes, int]], targets: Sequence[int] = ()) -> Choices:
         """The choices with these texts and weights, and the steps that follow them."""
         total, below, found = sum(weight for _, weight in weighed), 0, []
-        for number, (text, weight) in enumerate(weighed):
+        for (text, weight), target in zip(weighed, targets or [0] * len(weighed), strict=True):
             below += weight
-            target = targets[number] if targets else 0
             found.append(((below << 32) // total, len(self.texts), len(text), target))
             self.texts += text
         return tuple(found)

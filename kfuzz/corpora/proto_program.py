@@ -75,7 +75,7 @@ class Compiler(Shaper):
             group = field.containing_oneof
             # An optional field of proto3 is the only one of a group.
             if group is not None and (len(group.fields) > 1 or group.name != f"_{field.name}"):
-                if field is group.fields[0] or field == min(group.fields, key=lambda one: int(one.number)):
+                if field.number == min(one.number for one in group.fields):
                     self._group(group, path)
             elif message.full_name == "google.protobuf.Timestamp":
                 self.flush()

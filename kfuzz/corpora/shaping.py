@@ -242,9 +242,8 @@ class Shaper(Builder):
         require_some(low <= high, path, "number of items", low, high)
         found: Range = self.given(path, "count", Range(low, min(max(low, 3), high)))
         if not low <= found.min <= found.max <= high:
-            raise wrong(
-                path, "count", f"is {found.min} to {found.max}", f"give {low} to {high}, which the schema allows"
-            )
+            given = found.min if found.min == found.max else f"{found.min} to {found.max}"
+            raise wrong(path, "count", f"is {given}", f"give {low} to {high}, which the schema allows")
         return found
 
     def number(self, path: str, low: float, high: float, most: int, unit: int = 1, **more: Any) -> None:
