@@ -172,7 +172,7 @@ class Compiler(Shaper):
 
     def _number(self, schema: dict[str, Any], path: str, *, whole: bool) -> None:
         step = schema.get("multipleOf", 1 if whole else 0)
-        places = 0 if whole or step == 1 else self.places(path)
+        places = 0 if whole or step == 1 else self.given(path, "decimals", 2)
         least = 10**-places
         low = max(schema.get("minimum", -NUMBER_MAX), schema.get("exclusiveMinimum", -NUMBER_MAX - 1) + least)
         high = min(schema.get("maximum", NUMBER_MAX), schema.get("exclusiveMaximum", NUMBER_MAX + 1) - least)

@@ -56,10 +56,16 @@ JSON_FIELDS: Final = ListOf(
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
-    """``start`` plus ``step`` times the offset, modulo 2⁵³."""
+class _Named:
+    """What all fields begin with."""
 
     name: Annotated[str, LABEL]
+
+
+@dataclass(frozen=True, slots=True)
+class Counter(_Named):
+    """``start`` plus ``step`` times the offset, modulo 2⁵³."""
+
     type: Annotated[str, choice("counter")] = "counter"
     start: Annotated[int, integer(0, programs.NUMBER_MAX)] = 0
     step: Annotated[int, integer(0, programs.NUMBER_MAX)] = 1
@@ -67,10 +73,9 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(_Named):
     """A random whole number from ``min`` to ``max``; a ``skew`` above 1 favours the low end."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("integer")] = "integer"
     min: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 0
     max: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 100
@@ -83,10 +88,9 @@ class Integer:
 
 
 @dataclass(frozen=True, slots=True)
-class Decimal:
+class Decimal(_Named):
     """A random number from ``min`` to ``max`` with ``decimals`` digits after the point."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("decimal")] = "decimal"
     min: Annotated[int, integer(-(1 << 31), 1 << 31)] = 0
     max: Annotated[int, integer(-(1 << 31), 1 << 31)] = 100
@@ -99,68 +103,61 @@ class Decimal:
 
 
 @dataclass(frozen=True, slots=True)
-class Boolean:
+class Boolean(_Named):
     """``true`` in ``share`` of the records, otherwise ``false``."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("boolean")] = "boolean"
     share: Share = 0.5
     null_share: Share = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Enum:
+class Enum(_Named):
     """One of several texts: a list, or a table of texts with weights."""
 
-    name: Annotated[str, LABEL]
     values: Annotated[Weights, LABELS]
     type: Annotated[str, choice("enum")] = "enum"
     null_share: Share = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(_Named):
     """A first and a last name: one of 256."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("name")] = "name"
     null_share: Share = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(_Named):
     """Random words."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("text")] = "text"
     words: Annotated[Range, ranged(0, 10_000)] = Range(3, 8)  # noqa: RUF009 - a Range is frozen.
     null_share: Share = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Timestamp:
+class Timestamp(_Named):
     """The time at which the record was created: a date in RFC 3339, or milliseconds."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("timestamp")] = "timestamp"
     format: Annotated[str, choice("date", "ms")] = "date"
     null_share: Share = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Uuid:
+class Uuid(_Named):
     """A random UUID, version 4."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("uuid")] = "uuid"
     null_share: Share = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class Key(_Named):
     """The record's key as a text; null if the record has no key."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("key")] = "key"
     null_share: Share = 0.0
 
@@ -175,10 +172,9 @@ class Reference(To):
 
 
 @dataclass(frozen=True, slots=True)
-class Object:
+class Object(_Named):
     """An object with fields of its own."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("object")] = "object"
     fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
 

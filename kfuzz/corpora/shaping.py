@@ -268,12 +268,8 @@ class Shaper(Builder):
 
     def real(self, path: str, most: int, **more: Any) -> None:
         """Add a number with digits after the point."""
-        places = self.places(path)
+        places = self.given(path, "decimals", 2)
         self.number(path, -(1 << 52), 1 << 52, most, unit=10**places, decimals=places, **more)
-
-    def places(self, path: str) -> int:
-        """How many digits a number has after the point."""
-        return int(self.given(path, "decimals", 2))
 
     def boolean(self, path: str, true: bytes, false: bytes) -> None:
         """Add one of two texts."""
