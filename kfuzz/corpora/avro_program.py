@@ -15,13 +15,13 @@ from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.avro import schema_of
 
 DAY_MS: Final = 86_400_000
-# Logical types that hold the record's timestamp: times, divided by, modulo.
-MOMENTS: Final = {
-    "int-date": (1, DAY_MS, 0),
-    "int-time-millis": (1, 1, DAY_MS),
-    "long-time-micros": (1000, 1, DAY_MS),
+# Logical types that hold the record's timestamp, and the keys of its step.
+MOMENTS: Final[dict[str, dict[str, Any]]] = {
+    "int-date": {"divide": DAY_MS},
+    "int-time-millis": {"modulo": DAY_MS},
+    "long-time-micros": {"times": 1000, "modulo": DAY_MS},
     **{
-        f"long-{local}timestamp-{unit}": (times, 1, 0)
+        f"long-{local}timestamp-{unit}": {"times": times}
         for local in ("", "local-")
         for unit, times in (("millis", 1), ("micros", 1000), ("nanos", 1_000_000))
     },
@@ -45,8 +45,8 @@ class Compiler(Shaper):
     def _any(self, schema: Any, path: str) -> None:
         if isinstance(schema, str):
             schema = self._known.get(schema, {"type": schema})
-        kind = "union" if isinstance(schema, list) else schema["type"]
-        if kind == "union":
+        kind = None if isinstance(schema, list) else schema["type"]
+        if kind is None:
             self._union(schema, path)
         elif not isinstance(kind, str) or kind in self._known:
             # A type inside a type.
@@ -88,8 +88,7 @@ class Compiler(Shaper):
             raise Wrong(f"has a fixed of {size!r} bytes {place_of(path)}", "give a whole number")
         given = self.at(path, "type")
         if logical in MOMENTS and given.min is None and given.max is None and given.type in (None, "timestamp"):
-            times, divide, modulo = MOMENTS[logical]
-            self.add(programs.MOMENT, 10, form=programs.ZIGZAG, times=times, divide=divide, modulo=modulo)
+            self.add(programs.MOMENT, 10, form=programs.ZIGZAG, **MOMENTS[logical])
         elif logical in ("bytes-decimal", "fixed-decimal"):
             self._decimal(schema, path, size)
         elif logical == "string-uuid":

@@ -57,7 +57,7 @@ JSON_FIELDS: Final = ListOf(
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What all fields begin with."""
+    """The key that every field has first."""
 
     name: Annotated[str, LABEL]
 
