@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Final, dataclass_transform
+from typing import Annotated, Any, ClassVar, Final, get_args
 
 from kfuzz.corpora import programs
 from kfuzz.corpora.programs import Builder, Program, To
@@ -27,9 +27,8 @@ DEPTH_MAX = 8
 COUNTER_BYTES = 7
 # As in kfuzz.corpora.value_writer.
 DATE_BYTES = 24
-
-# Each class by the name of its type; the classes below add themselves.
-FIELDS: Final[dict[str, type]] = {}
+# A sample of the numbers of a range, to find their mean length.
+SPREAD = 1000
 
 
 class _FieldForm(Form):
@@ -39,12 +38,12 @@ class _FieldForm(Form):
         """Raise ``Wrong`` for an unknown type, or as the form of that type does."""
         if not isinstance(value, dict):
             raise Wrong(f"is {shown(value)}", self.remedy)
-        named = value.get("type")
-        if not isinstance(named, str) or named not in FIELDS:
-            near = nearest(named, FIELDS) if isinstance(named, str) else ""
-            remedy = near or choice(*FIELDS).remedy
-            raise Wrong(f"is {shown(named)}", remedy, ".type") if "type" in value else Wrong("lacks type", remedy)
-        table_of(FIELDS[named]).check(value)
+        if "type" not in value:
+            raise Wrong("lacks type", choice(*FIELDS).remedy)
+        if value["type"] not in list(FIELDS):
+            near = nearest(str(value["type"]), FIELDS)
+            raise Wrong(f"is {shown(value['type'])}", near or choice(*FIELDS).remedy, ".type")
+        table_of(FIELDS[value["type"]]).check(value)
 
     def make(self, value: Any) -> Any:
         """An object of the class."""
@@ -56,42 +55,42 @@ JSON_FIELDS: Final = ListOf(
 )
 
 
-@dataclass_transform(frozen_default=True)
-def _field(cls: type) -> type:
-    """A dataclass that is a type of field."""
-    made: type = dataclass(frozen=True, slots=True)(cls)
-    FIELDS[cls.__name__.lower()] = made
-    return made
-
-
-@_field
-class Counter:
-    """``start`` plus ``step`` times the offset, modulo 2⁵³."""
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The key that every field has first."""
 
     name: Annotated[str, LABEL]
+
+
+@dataclass(frozen=True, slots=True)
+class Counter(_Named):
+    """``start`` plus ``step`` times the offset, modulo 2⁵³."""
+
     type: Annotated[str, choice("counter")] = "counter"
     start: Annotated[int, integer(0, programs.NUMBER_MAX)] = 0
     step: Annotated[int, integer(0, programs.NUMBER_MAX)] = 1
     null_share: Share = 0.0
 
 
-@_field
-class Integer:
+@dataclass(frozen=True, slots=True)
+class Integer(_Named):
     """A random whole number from ``min`` to ``max``; a ``skew`` above 1 favours the low end."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("integer")] = "integer"
     min: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 0
     max: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 100
+    decimals: ClassVar[int] = 0
     skew: Annotated[int, SKEW] = 1
     null_share: Share = 0.0
 
+    def __post_init__(self) -> None:
+        _numbers(self)
 
-@_field
-class Decimal:
+
+@dataclass(frozen=True, slots=True)
+class Decimal(_Named):
     """A random number from ``min`` to ``max`` with ``decimals`` digits after the point."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("decimal")] = "decimal"
     min: Annotated[int, integer(-(1 << 31), 1 << 31)] = 0
     max: Annotated[int, integer(-(1 << 31), 1 << 31)] = 100
@@ -99,75 +98,71 @@ class Decimal:
     skew: Annotated[int, SKEW] = 1
     null_share: Share = 0.0
 
+    def __post_init__(self) -> None:
+        _numbers(self)
 
-@_field
-class Boolean:
+
+@dataclass(frozen=True, slots=True)
+class Boolean(_Named):
     """``true`` in ``share`` of the records, otherwise ``false``."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("boolean")] = "boolean"
     share: Share = 0.5
     null_share: Share = 0.0
 
 
-@_field
-class Enum:
+@dataclass(frozen=True, slots=True)
+class Enum(_Named):
     """One of several texts: a list, or a table of texts with weights."""
 
-    name: Annotated[str, LABEL]
     values: Annotated[Weights, LABELS]
     type: Annotated[str, choice("enum")] = "enum"
     null_share: Share = 0.0
 
 
-@_field
-class Name:
+@dataclass(frozen=True, slots=True)
+class Name(_Named):
     """A first and a last name: one of 256."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("name")] = "name"
     null_share: Share = 0.0
 
 
-@_field
-class Text:
+@dataclass(frozen=True, slots=True)
+class Text(_Named):
     """Random words."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("text")] = "text"
-    words: Annotated[Range, ranged(0, 10_000)] = Range(3, 8)
+    words: Annotated[Range, ranged(0, 10_000)] = Range(3, 8)  # noqa: RUF009 - a Range is frozen.
     null_share: Share = 0.0
 
 
-@_field
-class Timestamp:
+@dataclass(frozen=True, slots=True)
+class Timestamp(_Named):
     """The time at which the record was created: a date in RFC 3339, or milliseconds."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("timestamp")] = "timestamp"
     format: Annotated[str, choice("date", "ms")] = "date"
     null_share: Share = 0.0
 
 
-@_field
-class Uuid:
+@dataclass(frozen=True, slots=True)
+class Uuid(_Named):
     """A random UUID, version 4."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("uuid")] = "uuid"
     null_share: Share = 0.0
 
 
-@_field
-class Key:
+@dataclass(frozen=True, slots=True)
+class Key(_Named):
     """The record's key as a text; null if the record has no key."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("key")] = "key"
     null_share: Share = 0.0
 
 
-@_field
+@dataclass(frozen=True, slots=True)
 class Reference(To):
     """A key of another topic, or of a key space."""
 
@@ -176,16 +171,17 @@ class Reference(To):
     null_share: Share = 0.0
 
 
-@_field
-class Object:
+@dataclass(frozen=True, slots=True)
+class Object(_Named):
     """An object with fields of its own."""
 
-    name: Annotated[str, LABEL]
     type: Annotated[str, choice("object")] = "object"
     fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
 
 
 Field = Counter | Integer | Decimal | Boolean | Enum | Name | Text | Timestamp | Uuid | Key | Reference | Object
+# Each class by the name of its type.
+FIELDS: Final[dict[str, type]] = {kind.__name__.lower(): kind for kind in get_args(Field)}
 
 
 def field_definitions() -> dict[str, Any]:
@@ -209,15 +205,6 @@ def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
             raise UsageError(f"{here}.name is {field.name!r} for the second time; give each field a name of its own")
         if isinstance(field, Object):
             check_fields(field.fields, f"{here}.fields", depth + 1)
-        if isinstance(field, Integer | Decimal):
-            if field.min > field.max:
-                raise UsageError(f"{here}.min is {field.min}, above max ({field.max}); swap them")
-            numbers = _numbers(field)
-            if numbers.max - numbers.min >= programs.CHOICES_MAX:
-                raise UsageError(
-                    f"{here}: min to max holds more than 2^32 numbers; narrow it"
-                    + (" or lower decimals" if isinstance(field, Decimal) else "")
-                )
 
 
 class FieldsWriter(Builder):
@@ -239,10 +226,15 @@ class FieldsWriter(Builder):
                 self.add(programs.COUNTER, 16, field.null_share, COUNTER_BYTES, numbers=numbers, times=field.step)
             case Integer() | Decimal():
                 numbers = _numbers(field)
-                decimals = field.decimals if isinstance(field, Decimal) else 0
-                longest = max(len(_decimal(end, decimals)) for end in (numbers.min, numbers.max))
-                mean = sum(len(_decimal(one, decimals)) for one in _spread(numbers)) / SPREAD
-                self.add(programs.NUMBER, longest, field.null_share, mean, numbers=numbers, decimals=decimals)
+                count, skew = numbers.max - numbers.min + 1, numbers.skew
+                spread = (numbers.min + count * (2 * at + 1) ** skew // (2 * SPREAD) ** skew for at in range(SPREAD))
+                # A number with a point has a digit in front of it, also if that is 0.
+                sizes = [
+                    len(f"{one / 10**field.decimals:.{field.decimals}f}") for one in (*spread, numbers.min, numbers.max)
+                ]
+                mean = sum(sizes[:SPREAD]) / SPREAD
+                more = {"numbers": numbers, "decimals": field.decimals}
+                self.add(programs.NUMBER, max(sizes[SPREAD:]), field.null_share, mean, **more)
             case Boolean():
                 per_billion = round(field.share * 10**9)
                 self.choose([(b"true", per_billion), (b"false", 10**9 - per_billion)], field.null_share)
@@ -252,11 +244,10 @@ class FieldsWriter(Builder):
                 self.choose([(quoted(name), 1) for name in NAMES], field.null_share)
             case Text():
                 self.words(field.words, field.null_share)
+            case Timestamp(format="ms"):
+                self.add(programs.MOMENT, 16, field.null_share, 13)
             case Timestamp():
-                if field.format == "ms":
-                    self.add(programs.MOMENT, 16, field.null_share, 13)
-                else:
-                    self.add(programs.DATE, DATE_BYTES + 2, field.null_share, DATE_BYTES + 2, size=DATE_BYTES)
+                self.add(programs.DATE, DATE_BYTES + 2, field.null_share, DATE_BYTES + 2, size=DATE_BYTES)
             case Uuid():
                 self.add(programs.UUID, 38, field.null_share, 38)
             case Key():
@@ -306,28 +297,10 @@ def payload_program(content: str, draw: str | None) -> Program:
     return writer.program()
 
 
-def quoted(text: str) -> bytes:
-    """The text in JSON."""
-    return json.dumps(text, ensure_ascii=False).encode()
+def quoted(value: Any) -> bytes:
+    """The value in JSON."""
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _numbers(field: Integer | Decimal) -> Range:
-    times = 10**field.decimals if isinstance(field, Decimal) else 1
-    return Range(field.min * times, field.max * times, field.skew)
-
-
-def _decimal(number: int, decimals: int) -> str:
-    if decimals == 0:
-        return str(number)
-    whole, rest = divmod(abs(number), 10**decimals)
-    return f"{'-' * (number < 0)}{whole}.{rest:0{decimals}d}"
-
-
-# A sample of the numbers of a range, to find their mean length.
-SPREAD = 1000
-
-
-def _spread(numbers: Range) -> Iterator[int]:
-    count = numbers.max - numbers.min + 1
-    for at in range(SPREAD):
-        yield numbers.min + count * (2 * at + 1) ** numbers.skew // (2 * SPREAD) ** numbers.skew
+    return programs.between(field.min, field.max, 10**field.decimals, field.skew)

@@ -22,6 +22,7 @@ A record that contains itself is written out, at most RECURSION_MAX levels of it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
@@ -105,6 +106,15 @@ class To:
     target: Target | None = None
 
 
+def between(first: float, last: float, unit: int, skew: int) -> Range:
+    """The numbers from ``first`` to ``last``, times ``unit``. ``Wrong`` if there are none or too many."""
+    if first > last:
+        raise Wrong(f"is {first}, above max ({last})", "swap them", ".min")
+    if (last - first) * unit >= CHOICES_MAX:
+        raise Wrong("is more than 2^32 numbers above min", "narrow them, or lower decimals", ".max")
+    return Range(math.ceil(first * unit), math.floor(last * unit), skew)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step: write ``text_size`` bytes from ``text_at`` of the program's texts, then a value of ``kind``.
@@ -182,8 +192,6 @@ class Builder:
     ) -> None:
         """Add a step that writes one of some texts with weights; ``kind`` TURN is a way that ignores them."""
         weighed = [(text, weight) for text, weight in weighed if weight]
-        if not weighed:
-            raise Wrong("has an enum without anything to choose", "give it a value")
         total = sum(weight for _, weight in weighed)
         mean = sum(len(text) * weight for text, weight in weighed) / total
         kind = kind or (PICK if len({weight for _, weight in weighed}) == 1 else CHOICE)
@@ -193,9 +201,8 @@ class Builder:
     def texts_of(self, weighed: Sequence[tuple[bytes, int]], targets: Sequence[int] = ()) -> Choices:
         """The choices with these texts and weights, and the steps that follow them."""
         total, below, found = sum(weight for _, weight in weighed), 0, []
-        for number, (text, weight) in enumerate(weighed):
+        for (text, weight), target in zip(weighed, targets or [0] * len(weighed), strict=True):
             below += weight
-            target = targets[number] if targets else 0
             found.append(((below << 32) // total, len(self.texts), len(text), target))
             self.texts += text
         return tuple(found)
@@ -213,10 +220,19 @@ class Builder:
 
     def since(self, round_: int, body: Body, otherwise: bytes = b"") -> None:
         """Add the steps of ``body`` for a row's changes from the one with this number on."""
-        at = self.add(SINCE, 0, numbers=Range(round_, round_), choices=self.texts_of([(otherwise, 1)]))
+        self._over(body, SINCE, 0, numbers=Range(round_, round_), choices=self.texts_of([(otherwise, 1)]))
+
+    def _over(self, body: Body, kind: int, most: int, **more: Any) -> int:
+        """Add a step and those of ``body``, whose end it knows; how many bytes those write at most."""
+        at = self.add(kind, most, **more)
+        before = self.most
         body()
         self.flush()
-        self.steps[at] = replace(self.steps[at], next=len(self.steps))
+        self._change(at, next=len(self.steps))
+        return self.most - before
+
+    def _change(self, at: int, **more: Any) -> None:
+        self.steps[at] = replace(self.steps[at], **more)
 
     def flush(self, *, always: bool = False) -> int | None:
         """Make a step of the text ahead, if there is any; its number."""
@@ -237,25 +253,18 @@ class Builder:
         """Add the steps of ``body``, to be run several times; never, if it contains itself too often."""
 
         def rounds() -> None:
-            at = self.add(LOOP, 10, numbers=count, choices=self.texts_of([(between, 1)]), **more)
-            before = self.most
-            body()
-            self.flush()
-            self.steps[at] = replace(self.steps[at], next=len(self.steps))
-            self.grow((count.max - 1) * (self.most - before) + count.max * len(between))
+            each = self._over(body, LOOP, 10, numbers=count, choices=self.texts_of([(between, 1)]), **more)
+            self.grow((count.max - 1) * each + count.max * len(between))
 
         if not self.attempt(rounds) and count.min:
             raise Endless
 
     def scope(self, body: Body, *, omits: bool = False) -> None:
         """Add the steps of ``body``, with their length in front."""
-        at = self.add(SCOPE, 5, omits=omits)
-        before = self.most
-        body()
-        self.flush()
+        at = len(self.steps)
+        most = self._over(body, SCOPE, 5, omits=omits)
         # Most sizes are far below the largest; a wrong guess costs a move.
-        size = 1 if self.most - before < 1 << 9 else 2
-        self.steps[at] = replace(self.steps[at], next=len(self.steps), size=size)
+        self._change(at, size=1 if most < 1 << 9 else 2)
 
     def branch(self, alternatives: Sequence[tuple[int, bytes, Body | None]], *, omits: bool = False) -> None:
         """Add alternatives with a weight and a text in front. Those that contain themselves too often are left out."""
@@ -277,8 +286,8 @@ class Builder:
             raise Endless
         self.most = top
         for jump in jumps:
-            self.steps[jump] = replace(self.steps[jump], next=len(self.steps))
-        self.steps[at] = replace(self.steps[at], choices=self.texts_of(kept, targets))
+            self._change(jump, next=len(self.steps))
+        self._change(at, choices=self.texts_of(kept, targets))
 
     def program(self) -> Program:
         """The program of the steps so far."""

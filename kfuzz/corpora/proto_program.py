@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 
 from kfuzz.corpora import programs
 from kfuzz.corpora.programs import Body
-from kfuzz.corpora.shaping import NAME_BYTES, Schemed, Shaper
+from kfuzz.corpora.shaping import NAME_BYTES, Schemed, Shaper, member
 from kfuzz.forms import Wrong
 from kfuzz.schemas.proto import NAME_TAG, chosen
 from kfuzz.wire.io.cursor import uvarint
@@ -44,123 +44,113 @@ LENGTH: Final = 2
 TIMESTAMP: Final = {"seconds": {"divide": 1000}, "nanos": {"modulo": 1000, "times": 1_000_000}}
 
 
-def compiled(side: Schemed, made: Shaper) -> None:
-    """Add the steps of the message. ``Wrong`` if it cannot be generated."""
-    message, indexes = chosen(side.texts[-1][1], side.texts[:-1], str(side.schema), side.message)
-    if side.framed == "confluent":
-        made.ahead += indexes
-    elif side.framed == "apicurio":
-        if message.containing_type is not None:
-            raise Wrong("is in another message, which Apicurio cannot name", "name an outer one", ".message")
-        # A message of its own, which has the name.
-        name = bytes([NAME_TAG]) + _text(message.name)
-        made.ahead += uvarint(len(name)) + name
-    made.text_form = programs.VARINT
-    made.encoded = _text
-    _Compiler(made).message(message, "")
-
-
-def _text(text: str) -> bytes:
-    data = text.encode()
-    return uvarint(len(data)) + data
-
-
 def _tag(field: Any, wire: int) -> bytes:
     return uvarint(field.number << 3 | wire)
 
 
-class _Compiler:
-    def __init__(self, made: Shaper) -> None:
-        self.made = made
+class Compiler(Shaper):
+    """Adds the steps of a message."""
 
-    def message(self, message: Any, path: str) -> None:
-        self.made.inside(message.full_name, path, lambda first: self.fields(message, first))
+    text_form = programs.VARINT
 
-    def fields(self, message: Any, path: str) -> None:
-        made = self.made
+    def compile(self, side: Schemed) -> None:
+        """Add the steps of the message that ``side`` names. ``Wrong`` if it cannot be generated."""
+        message, indexes = chosen(side.texts[-1][1], side.texts[:-1], str(side.schema), side.message)
+        if side.framed == "confluent":
+            self.ahead += indexes
+        elif side.framed == "apicurio":
+            if message.containing_type is not None:
+                raise Wrong("is in another message, which Apicurio cannot name", "name an outer one", ".message")
+            # A message of its own, which has the name.
+            name = bytes([NAME_TAG]) + self.encoded(message.name)
+            self.ahead += uvarint(len(name)) + name
+        self._message(message, "")
+
+    def _message(self, message: Any, path: str) -> None:
+        self.inside(message.full_name, path, lambda first: self._fields(message, first))
+
+    def _fields(self, message: Any, path: str) -> None:
         for field in sorted(message.fields, key=lambda one: int(one.number)):
-            here = f"{path}.{field.name}" if path else field.name
+            here = member(path, field.name)
             group = field.containing_oneof
             # An optional field of proto3 is the only one of a group.
             if group is not None and (len(group.fields) > 1 or group.name != f"_{field.name}"):
-                if field is group.fields[0] or field == min(group.fields, key=lambda one: int(one.number)):
-                    self.group(group, path)
+                if field.number == min(one.number for one in group.fields):
+                    self._group(group, path)
             elif message.full_name == "google.protobuf.Timestamp":
-                made.flush()
-                made.ahead += _tag(field, 0)
-                made.add(programs.MOMENT, 10, form=programs.VARINT, omits=True, **TIMESTAMP[field.name])
+                self.flush()
+                self.ahead += _tag(field, 0)
+                self.add(programs.MOMENT, 10, form=programs.VARINT, omits=True, **TIMESTAMP[field.name])
             elif message.full_name == "google.protobuf.Any":
                 # Nothing is known of what it holds.
                 continue
             elif field.is_repeated:
-                self.repeated(field, here)
+                self._repeated(field, here)
             elif field.has_presence and not field.is_required:
-                made.union(here, {"": (b"", partial(self.value, field, here))}, b"")
+                self.union(here, {"": (b"", partial(self._value, field, here))}, b"")
             else:
-                self.value(field, here, omits=not field.has_presence)
+                self._value(field, here, omits=not field.has_presence)
 
-    def group(self, group: Any, path: str) -> None:
-        prefix = f"{path}." if path else ""
-        branches = {one.name: (b"", partial(self.value, one, prefix + one.name)) for one in group.fields}
-        self.made.union(prefix + group.name, branches, b"")
+    def _group(self, group: Any, path: str) -> None:
+        branches = {one.name: (b"", partial(self._value, one, member(path, one.name))) for one in group.fields}
+        self.union(member(path, group.name), branches, b"")
 
-    def repeated(self, field: Any, path: str) -> None:
-        made = self.made
+    def _repeated(self, field: Any, path: str) -> None:
         entry = field.message_type if field.type == Field.TYPE_MESSAGE else None
-        count = made.count_of(path)
+        count = self.count_of(path)
         if entry is not None and entry.GetOptions().map_entry:
-            made.loop(count, lambda: self.scope(field, partial(self.entry, entry, path)))
+            self.loop(count, lambda: self._scope(field, partial(self._entry, entry, path)))
         elif field.is_packed:
-            made.flush()
-            items = partial(made.loop, count, partial(self.value, field, f"{path}[]", tagged=False))
-            self.scope(field, items, omits=True)
+            self.flush()
+            items = partial(self.loop, count, partial(self._value, field, f"{path}[]", tagged=False))
+            self._scope(field, items, omits=True)
         else:
-            made.loop(count, partial(self.value, field, f"{path}[]"))
+            self.loop(count, partial(self._value, field, f"{path}[]"))
 
-    def scope(self, field: Any, body: Body, *, omits: bool = False) -> None:
-        self.made.ahead += _tag(field, LENGTH)
-        self.made.scope(body, omits=omits)
+    def _scope(self, field: Any, body: Body, *, omits: bool = False) -> None:
+        self.ahead += _tag(field, LENGTH)
+        self.scope(body, omits=omits)
 
-    def entry(self, entry: Any, path: str) -> None:
+    def _entry(self, entry: Any, path: str) -> None:
         """Add a pair of a map"""
-        made, (key, value) = self.made, entry.fields
+        key, value = entry.fields
         if key.type == Field.TYPE_STRING:
-            made.ahead += _tag(key, LENGTH) + uvarint(NAME_BYTES)
-            made.unique()
+            self.ahead += _tag(key, LENGTH) + uvarint(NAME_BYTES)
+            self.unique()
         else:
             form = NUMBERS.get(key.type, NUMBERS[Field.TYPE_INT32])[3]
-            made.ahead += _tag(key, WIRE[key.type])
+            self.ahead += _tag(key, WIRE[key.type])
             # The second item of a map by booleans is true, as are those after it.
-            made.add(programs.ITEM, 10, **form)
-        self.value(value, f"{path}[]")
+            self.add(programs.ITEM, 10, **form)
+        self._value(value, f"{path}[]")
 
-    def value(self, field: Any, path: str, *, omits: bool = False, tagged: bool = True) -> None:
-        made, kind = self.made, field.type
+    def _value(self, field: Any, path: str, *, omits: bool = False, tagged: bool = True) -> None:
+        kind = field.type
         tag = _tag(field, WIRE.get(kind, LENGTH)) if tagged else b""
         if omits:
             # Only the tag is left out with a 0.
-            made.flush()
+            self.flush()
         if kind == Field.TYPE_BOOL:
-            made.boolean(path, tag + b"\1", b"" if omits else tag + b"\0")
+            self.boolean(path, tag + b"\1", b"" if omits else tag + b"\0")
             return
         if kind == Field.TYPE_ENUM:
             numbers = [(one.name, one.number) for one in field.enum_type.values]
-            made.enum(
+            self.enum(
                 path, {name: tag + uvarint(one & (1 << 64) - 1) if one or not omits else b"" for name, one in numbers}
             )
             return
-        made.ahead += tag
+        self.ahead += tag
         if kind in NUMBERS:
             low, high, most, form, _ = NUMBERS[kind]
-            made.number(path, low, high, most, omits=omits, **form)
+            self.number(path, low, high, most, omits=omits, **form)
         elif kind in (Field.TYPE_DOUBLE, Field.TYPE_FLOAT):
-            made.real(path, 8, form=programs.DOUBLE if kind == Field.TYPE_DOUBLE else programs.FLOAT, omits=omits)
+            self.real(path, 8, form=programs.DOUBLE if kind == Field.TYPE_DOUBLE else programs.FLOAT, omits=omits)
         elif kind == Field.TYPE_STRING:
-            made.text(path)
+            self.text(path)
         elif kind == Field.TYPE_BYTES:
-            made.raw(path)
+            self.raw(path)
         elif kind == Field.TYPE_GROUP:
-            self.message(field.message_type, path)
-            made.ahead += _tag(field, GROUP_END)
+            self._message(field.message_type, path)
+            self.ahead += _tag(field, GROUP_END)
         else:
-            made.scope(lambda: self.message(field.message_type, path))
+            self.scope(lambda: self._message(field.message_type, path))

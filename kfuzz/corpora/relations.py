@@ -6,15 +6,17 @@ A key is a number first, its rank. The seed of its space makes bytes of it, so a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import fields, replace
+from typing import Any
 
+from kfuzz.corpora.changes import Added, Changes
 from kfuzz.corpora.clock import clock_of
-from kfuzz.corpora.json_values import Field, Object, Reference
+from kfuzz.corpora.json_values import Object, Reference
 from kfuzz.corpora.partition_keys import own_keys
 from kfuzz.corpora.partitioners import changed_rows
 from kfuzz.corpora.programs import Target, To
-from kfuzz.corpora.workload import HASHING, KEY_FORMS, Topic, Values, Workload, program_of
+from kfuzz.corpora.shaping import Drawn
+from kfuzz.corpora.workload import HASHING, KEY_FORMS, Keys, Topic, Values, Workload, program_of
 from kfuzz.corpora.writers import seed_of
 from kfuzz.errors import UsageError
 from kfuzz.forms import Wrong, nearest
@@ -23,7 +25,7 @@ from kfuzz.kafka import INT32_MAX
 # Topics of a space must agree about these keys of a workload, which decide the bytes of keys.
 AGREED = ("cardinality", "size", "form", "schema", "references", "message", "framing", "schema_id", "texts", "fields")
 # Takes the name of a reference, and returns the same kind of thing.
-Change = Callable[[str, Any], Any]
+Change = Callable[[str, To], To]
 # The kinds of changes, as in rounds.pxd.
 SNAPSHOT, CREATE, UPDATE, DELETE, TOMBSTONE = range(5)
 
@@ -34,38 +36,29 @@ def key_seed_of(topic: Topic, seed: int) -> int:
     return seed_of(seed, topic.name) if space is None else seed_of(seed, "space", space)
 
 
-def references_of(values: Values) -> list[tuple[str, To]]:
-    """The references of values, each with its field's name or path."""
+def references_of(side: Keys | Values) -> list[tuple[str, To]]:
+    """The references of values or keys, each with its field's name or path."""
     found: list[tuple[str, To]] = []
 
     def noted(path: str, to: To) -> To:
         found.append((path, to))
         return to
 
-    _mapped(values, noted)
+    _mapped(side, noted)
     return found
 
 
-def _mapped(values: Values, change: Change) -> Values:
-    """``values`` with each reference as ``change`` returns it."""
-    if values.schema:
-        pairs = ((path, one, one.reference) for path, one in values.drawn)
-        drawn = ((path, replace(one, reference=change(path, to)) if to else one) for path, one, to in pairs)
-        return replace(values, fields=tuple(drawn))
-    if values.kind not in ("json", "cdc"):
-        return values
-    added = tuple(replace(one, fields=_inside(one.fields, change)) for one in values.changes.added)
-    fields = _inside(cast("tuple[Field, ...]", values.fields), change)
-    return replace(values, fields=fields, changes=replace(values.changes, added=added))
-
-
-def _inside(fields: Sequence[Field], change: Change) -> tuple[Field, ...]:
-    made: list[Field] = []
-    for field in fields:
-        if isinstance(field, Object):
-            field = replace(field, fields=_inside(field.fields, change))
-        made.append(change(field.name, field) if isinstance(field, Reference) else field)
-    return tuple(made)
+def _mapped(part: Any, change: Change, path: str = "") -> Any:
+    """A part of a topic with each reference as ``change`` returns it."""
+    if isinstance(part, To):
+        return change(part.name if isinstance(part, Reference) else path, part)
+    if isinstance(part, tuple):
+        # The fields of a schema are pairs of a path and the rest.
+        path = part[0] if part and isinstance(part[0], str) else path
+        return tuple(_mapped(one, change, path) for one in part)
+    if isinstance(part, Keys | Values | Changes | Added | Object | Drawn):
+        return replace(part, **{one.name: _mapped(getattr(part, one.name), change, path) for one in fields(part)})
+    return part
 
 
 def related(workload: Workload, name: str) -> Workload:
@@ -92,9 +85,8 @@ def _check_space(first: Topic, topic: Topic, name: str) -> None:
 
 
 def _referring(workload: Workload, topic: Topic, place: str) -> Topic:
-    for path, drawn in topic.keys.fields:
-        if drawn.reference:
-            raise UsageError(f"{place}.keys.fields: {path} is a reference; keys have none, give both topics one space")
+    for path, _ in references_of(topic.keys):
+        raise UsageError(f"{place}.keys.fields: {path} is a reference; keys have none, give both topics one space")
 
     def found(path: str, to: To) -> To:
         return replace(to, target=_target(workload, to, f"{place}.values.fields: the reference {path}"))
@@ -128,12 +120,12 @@ def _target(workload: Workload, to: To, place: str) -> Target:
         near = nearest(str(named), names) or f"there is {', '.join(filter(None, names[:20])) or 'none'}"
         raise UsageError(f"{place} is to the {what} {named!r}, which the workload lacks; {near}")
     keys = other.keys
-    for what, remedy in (
-        ("is one of Kafka's own topics", "name another topic") if other.is_own else ("", ""),
-        ("has no keys", "lower its keys.null_share") if keys.null_share == 1 else ("", ""),
-        ("has keys with a schema, which no field holds", "leave out its keys.schema") if keys.schema else ("", ""),
+    for is_wrong, what, remedy in (
+        (other.is_own, "is one of Kafka's own topics", "name another topic"),
+        (keys.null_share == 1, "has no keys", "lower its keys.null_share"),
+        (keys.schema, "has keys with a schema, which no field holds", "leave out its keys.schema"),
     ):
-        if what:
+        if is_wrong:
             raise UsageError(f"{place} is to {other.name}, which {what}; {remedy}")
     room = {"int": INT32_MAX + 1, "digits": 10 ** min(keys.size.min, 18)}.get(keys.form, 2 * keys.cardinality)
     beyond = min(keys.cardinality, room - keys.cardinality)

@@ -6,7 +6,6 @@ The schema's text is part of the workload, so that it travels with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -40,7 +39,10 @@ def loaded(side: S, folder: Path | None, place: str) -> S:
         (named and side.drawn and not is_table, "fields is a list, which is for JSON; make it a table"),
         (not named and is_table, "fields is a table, which needs a schema; name one"),
         (not named and unused, f"{''.join(unused[:1])} needs a schema; name one in schema, or remove it"),
-        (given is None and framed != "none", f"schema_id needs an id for the framing {framed!r}; give it"),
+        (
+            given is None and framed != "none",
+            f"schema_id is missing, which the framing {framed!r} needs; give the schema's id",
+        ),
         (given and framed == "none", 'schema_id does not go with the framing "none"; remove one of them'),
         (
             isinstance(given, str) and framed != "confluent-header",
@@ -86,7 +88,7 @@ def check(side: Schemed, keys: Range, place: str) -> None:
     # A schema can be odd in ways that its library does not check.
     except Exception as error:
         reason = foreign_text(f"{type(error).__name__}: {error}", bytes_max=REASON_BYTES_MAX)
-        wrong = error if isinstance(error, Wrong) else Wrong(f"cannot be used ({reason})", "say more in fields")
+        wrong = error if isinstance(error, Wrong) else Wrong(f"cannot be used ({reason})", "correct the schema")
         wrong.place = wrong.place or ".schema"
         raise UsageError(wrong.sentence(place)) from None
 
@@ -97,18 +99,18 @@ def program(side: Schemed, keys: Range) -> Program:
 
     ``keys`` is the size of the records' keys; -1 if fields cannot hold them.
     """
-    compiler: Callable[[Schemed, Shaper], None]
+    compiler: type[Shaper]
     if side.schema_kind == "AVRO":
-        from kfuzz.corpora.avro_program import compiled as compiler
+        from kfuzz.corpora.avro_program import Compiler as compiler
     elif side.schema_kind == "PROTOBUF":
-        from kfuzz.corpora.proto_program import compiled as compiler
+        from kfuzz.corpora.proto_program import Compiler as compiler
     else:
-        from kfuzz.corpora.json_schema_program import compiled as compiler
+        from kfuzz.corpora.json_schema_program import Compiler as compiler
     for levels in range(RECURSION_MAX, 0, -1):
-        shaper = Shaper(dict(side.drawn), keys.max, levels)
+        shaper = compiler(dict(side.drawn), keys.max, levels)
         shaper.ahead = side.prefix
         try:
-            compiler(side, shaper)
+            shaper.compile(side)
             shaper.require_used()
             made = shaper.program()
             break

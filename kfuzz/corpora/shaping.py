@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from uuid import UUID as Uuid
 
 from kfuzz.corpora import programs
+from kfuzz.corpora.json_values import quoted
 from kfuzz.corpora.programs import Body, Builder, Endless, Target, To
 from kfuzz.corpora.quantities import LABEL_MAX, LABELS, MOMENT_MAX, SKEW, Range, Weights, ranged
 from kfuzz.corpora.words import NAMES
@@ -142,6 +143,16 @@ def varint(value: int) -> bytes:
     return uvarint((value << 1 ^ value >> 63) & (1 << 64) - 1)
 
 
+def member(path: str, name: str) -> str:
+    """The path of a field in the field at ``path``."""
+    return f"{path}.{name}" if path else name
+
+
+def place_of(path: str) -> str:
+    """The place of a field, for an error."""
+    return f"at {path or 'its top'}"
+
+
 class Shaper(Builder):
     """The part that all compilers share: fields by their paths, and how their values are drawn.
 
@@ -157,7 +168,22 @@ class Shaper(Builder):
         self._given, self._key_bytes_max, self._levels = given, key_bytes_max, levels
         self._used: dict[str, set[str]] = {}
         self._active: dict[Any, tuple[int, str]] = {}
-        self.encoded: Callable[[str], bytes] = str.encode
+
+    def compile(self, side: Schemed) -> None:
+        """Add the steps of the schema. ``Wrong`` if it cannot be generated."""
+        raise NotImplementedError
+
+    def encoded(self, text: str) -> bytes:
+        """The text as ``text_form`` says: in JSON, or after its size."""
+        if self.text_form == programs.JSON:
+            return quoted(text)
+        data = text.encode()
+        return (varint if self.text_form == programs.ZIGZAG else uvarint)(len(data)) + data
+
+    def given(self, path: str, key: str, default: Any) -> Any:
+        """The workload's setting of a field, or else the default."""
+        found = getattr(self.at(path, key), key)
+        return default if found in (None, ()) else found
 
     def at(self, path: str, *keys: str) -> Drawn:
         """The workload's settings of a field; notes that these keys of it are used."""
@@ -198,7 +224,7 @@ class Shaper(Builder):
     ) -> None:
         """Add one of some branches: for each name, a text and the steps after it. ``null`` is the text without one."""
         weights = dict(self.weights(path, list(branches))) if len(branches) > 1 else dict.fromkeys(branches, 1)
-        share = 0 if null is None else _billionths(self.at(path, "null_share").null_share, NULL_SHARE)
+        share = 0 if null is None else round(self.given(path, "null_share", NULL_SHARE) * 10**9)
         total = sum(weights.values())
         alternatives: list[tuple[int, bytes, Body | None]] = [
             ((10**9 - share) * weights.get(name, 0), text, body) for name, (text, body) in branches.items()
@@ -213,9 +239,11 @@ class Shaper(Builder):
 
     def count_of(self, path: str, low: int = 0, high: int = ITEMS_MAX) -> Range:
         """How many items an array or a map has."""
-        found = self.at(path, "count").count or Range(low, min(max(low, 3), high))
+        require_some(low <= high, path, "number of items", low, high)
+        found: Range = self.given(path, "count", Range(low, min(max(low, 3), high)))
         if not low <= found.min <= found.max <= high:
-            raise wrong(path, "count", f"is {found.min} to {found.max}", f"the schema allows {low} to {high}")
+            given = found.min if found.min == found.max else f"{found.min} to {found.max}"
+            raise wrong(path, "count", f"is {given}", f"give {low} to {high}, which the schema allows")
         return found
 
     def number(self, path: str, low: float, high: float, most: int, unit: int = 1, **more: Any) -> None:
@@ -224,6 +252,8 @@ class Shaper(Builder):
         kind = self._type(path, found, "integer", *(("counter", "timestamp") if unit == 1 else ()))
         if kind == "timestamp" and high < MOMENT_MAX:
             raise wrong(path, "type", 'is "timestamp", which is too large for this field', "remove it")
+        is_some = low <= high and math.ceil(low * unit) <= math.floor(high * unit)
+        require_some(is_some, path, "number", low, high)
         form: dict[str, Any] = {"form": self.number_form, **more}
         if found.reference:
             self._refer(path, found.reference, high, most, form)
@@ -236,50 +266,46 @@ class Shaper(Builder):
         else:
             self.add(programs.NUMBER, most, numbers=self._range(path, found, low, high, unit), **form)
 
-    def real(self, path: str, most: int, low: int = -(1 << 52), high: int = 1 << 52, **more: Any) -> None:
+    def real(self, path: str, most: int, **more: Any) -> None:
         """Add a number with digits after the point."""
-        places = self.places(path)
-        self.number(path, low, high, most, unit=10**places, decimals=places, **more)
-
-    def places(self, path: str) -> int:
-        """How many digits a number has after the point."""
-        found = self.at(path, "decimals").decimals
-        return 2 if found is None else found
+        places = self.given(path, "decimals", 2)
+        self.number(path, -(1 << 52), 1 << 52, most, unit=10**places, decimals=places, **more)
 
     def boolean(self, path: str, true: bytes, false: bytes) -> None:
         """Add one of two texts."""
-        share = _billionths(self.at(path, "share").share, 0.5)
+        share = round(self.given(path, "share", 0.5) * 10**9)
         self.choose([(true, share), (false, 10**9 - share)])
 
     def enum(self, path: str, symbols: dict[str, bytes]) -> None:
         """Add one of some texts, each with a name."""
+        if not symbols:
+            raise Wrong(f"has an enum of nothing {place_of(path)}", "give it a value")
         self.choose([(symbols[name], weight) for name, weight in self.weights(path, list(symbols))])
 
     def weights(self, path: str, names: list[str]) -> Weights:
         """The names and weights that the workload gives, or all names alike."""
-        found = self.at(path, "values").values or tuple((name, 1) for name in names)
+        found: Weights = self.given(path, "values", tuple((name, 1) for name in names))
         for name, _ in found:
             if name not in names:
                 remedy = nearest(name, names) or f"choose from {', '.join(names[:20])}"
                 raise wrong(path, "values", f"has {name!r}", remedy)
         return found
 
-    def text(self, path: str, low: int = 0, high: int | None = None) -> None:
-        """Add a text of ``low`` to ``high`` characters; None is any number."""
+    def text(self, path: str, low: int = 0, high: int = INT32_MAX) -> None:
+        """Add a text of ``low`` to ``high`` characters."""
+        require_some(low <= high, path, "length of a text", low, high)
         found = self.at(path, "type", "values", "words", "size", "reference")
         kind = self._type(path, found, "text", "key", "name", "timestamp", "uuid")
         size, form = found.size, {"form": self.text_form}
-        if size is None and not found.words and (low or (high is not None and high < WORDS_BYTES)):
-            size = Range(low, min(low + 20, INT32_MAX if high is None else high))
+        if size is None and not found.words and (low or high < WORDS_BYTES):
+            size = Range(low, min(low + 20, high))
         if found.reference:
             self._refer(path, found.reference, None, 0, form)
         elif found.values or kind == "name":
             self.choose([(self.encoded(text), weight) for text, weight in found.values or ((one, 1) for one in NAMES)])
         elif kind == "key":
             if self._key_bytes_max < 0:
-                raise wrong(
-                    path, "type", 'is "key", which is for keys that are texts', "choose a counter here and there"
-                )
+                raise wrong(path, "type", 'is "key", but the keys are no texts', "make both a counter")
             self.add(programs.KEY, 5 + self._key_bytes_max, omits=True, **form)
         elif kind == "timestamp":
             self.add(programs.DATE, 26, size=24, **form)
@@ -304,33 +330,34 @@ class Shaper(Builder):
 
     def raw(self, path: str) -> None:
         """Add random bytes."""
-        size = self.at(path, "size").size or Range(8, 16)
+        size: Range = self.given(path, "size", Range(8, 16))
         self.add(programs.RAW, 5 + size.max, numbers=size, form=self.text_form)
 
     def _type(self, path: str, found: Drawn, *allowed: str) -> str:
         if found.type is not None and found.type not in allowed:
-            others = f"choose {' or '.join(allowed[1:])}, or " if allowed[1:] else ""
+            others = f"{choice(*allowed[1:]).remedy}, or " if allowed[1:] else ""
             raise wrong(path, "type", f'is "{found.type}"', f"{others}remove it")
         return found.type or allowed[0]
 
     def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
+        for key, value in (("min", found.min), ("max", found.max)):
+            if value is not None and not low <= value <= high:
+                raise wrong(path, key, f"is {value}", f"give {low} to {high}, which the schema allows")
         # The default is as near to 0 as it can be, and has at most 2^32 numbers.
         span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
         upper = high if found.max is None else found.max
         first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
         last = min(high, span if first < span else first + span) if found.max is None else found.max
-        for key, value in (("min", first), ("max", last)):
-            if not low <= value <= high:
-                raise wrong(path, key, f"is {value}", f"the field's type holds {low} to {high}")
-        if first > last:
-            raise wrong(path, "min", f"is {first}, above max ({last})", "swap them")
-        if (last - first) * unit >= programs.CHOICES_MAX:
-            raise wrong(path, "max", "is more than 2^32 numbers above min", "narrow them, or lower decimals")
-        return Range(math.ceil(first * unit), math.floor(last * unit), found.skew or 1)
+        try:
+            return programs.between(first, last, unit, found.skew or 1)
+        except Wrong as error:
+            raise error.inside(f".fields{step_of(path)}") from None
 
 
-def _billionths(share: float | None, default: float) -> int:
-    return round((default if share is None else share) * 10**9)
+def require_some(is_some: bool, path: str, what: str, low: float, high: float) -> None:
+    """``Wrong`` unless a schema leaves something from ``low`` to ``high``."""
+    if not is_some:
+        raise Wrong(f"allows no {what} {place_of(path)}: it asks for at least {low} and at most {high}", "correct it")
 
 
 def wrong(path: str, key: str, problem: str, remedy: str) -> Wrong:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import tomllib
 from collections import Counter
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,52 +34,9 @@ from spark_jobs import register_schemas
 
 SCHEMAS = Path(__file__).with_name("schemas")
 COUNTS = [1000, pytest.param(10_000, marks=pytest.mark.full)]
+PARTS = tomllib.loads(Path(__file__).with_name("schemas.toml").read_text())
+AVRO, PROTO, JSON, KEYS = (str(PARTS[name]) for name in ("avro", "proto", "json", "keys"))
 NOW_MS = 1_700_000_000_123
-
-AVRO = """
-schema = "hard.avsc"
-references = ["address.avsc"]
-schema_id = 42
-[topics.values.fields]
-id = { type = "counter", start = 7 }
-amount = { min = 1, max = 500, skew = 3 }
-state = { values = { NEW = 5, PAID = 1 } }
-lines = { count = { min = 1, max = 5 } }
-"lines[].n" = { min = 1, max = 9 }
-"lines[].sku" = { size = 8 }
-payment = { values = { "shop.Card" = 3, "shop.Cash" = 1 } }
-note = { null_share = 0.5, type = "key" }
-ok = { share = 0.9 }
-"""
-
-
-PROTO = """
-schema = "hard.proto"
-references = ["address.proto"]
-schema_id = 42
-message = "Order"
-[topics.values.fields]
-id = { type = "counter" }
-change = { min = -50, max = 50 }
-state = { values = { NEW = 5, UNKNOWN = 3, LOST = 1 } }
-"lines[].n" = { min = -1, max = 2 }
-payment = { values = { card = 3, voucher = 1 } }
-note = { type = "key" }
-when_ms = { type = "timestamp" }
-"""
-
-
-JSON = """
-schema = "hard.schema.json"
-references = ["address.schema.json"]
-schema_id = 42
-[topics.values.fields]
-id = { type = "counter" }
-state = { values = { NEW = 5, 7 = 1 } }
-"lines[].n" = { min = 2, max = 4 }
-payment = { values = { 0 = 3, 1 = 1 } }
-note = { type = "key", null_share = 0.5 }
-"""
 
 
 def workload(values: str, *, keys: str = "", size: str = "1MiB") -> Workload:
@@ -248,9 +207,6 @@ def test_jsonschema_takes_the_values_of_small_schemas(schema: Any, tmp_path: Pat
     assert len(set(found)) > 1
 
 
-ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":%s}]}'
-
-
 def test_a_json_schema_that_asks_for_more_than_kfuzz_knows_is_refused_with_a_value(tmp_path: Path) -> None:
     (tmp_path / "x.schema.json").write_text('{"properties": {"a": {"type": "string", "pattern": "^[A-Z]+$"}}}')
     text = '[[topics]]\nname = "t"\n[topics.values]\nschema = "x.schema.json"\n'
@@ -259,66 +215,20 @@ def test_a_json_schema_that_asks_for_more_than_kfuzz_knows_is_refused_with_a_val
     assert parse(text + 'fields.a = { values = ["ABC"] }', "w.toml", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("schema", "more", "sentence"),
-    [
-        (ONE % '"R"', "", 'schema contains itself without an end; make it optional or an array there'),
-        ('{"type":"fixed","name":"F","size":-1}', "", "schema has a fixed of -1 bytes at its top; give a whole number"),
-        (ONE % "[]", "", "schema has a union of nothing at a; give it a type"),
-        (ONE % '"nix"', "", "schema: x.avsc is not an Avro schema: nix; correct it, or name another file"),
-        ("{", "", "schema: x.avsc"),
-        (ONE % '"int"', "fields.b = { min = 1 }", "fields.b is not a field of the schema; it has a"),
-        (ONE % '"int"', "fields.a = { max = 3000000000 }", "fields.a.max is 3000000000; the field's type holds"),
-        (ONE % '"int"', "fields.a = { words = 2 }", "fields.a.words does not apply to this type of field; remove it"),
-        (ONE % '"int"', 'fields.a = { type = "uuid" }', 'fields.a.type is "uuid"; choose counter or timestamp'),
-        (ONE % '"int"', 'fields.a = { type = "timestamp" }', 'fields.a.type is "timestamp", which is too large'),
-        (ONE % '"double"', 'fields.a = { type = "counter" }', 'fields.a.type is "counter"; remove it'),
-        (ONE % '{"type":"bytes","logicalType":"decimal","precision":"x"}', "", "schema cannot be used (SchemaParseExc"),
-        (ONE % '"int"', "fields.a = { min = 5, max = 1 }", "fields.a.min is 5, above max (1); swap them"),
-        (ONE % '"long"', "fields.a = { max = 9_000_000_000 }", "fields.a.max is more than 2^32 numbers above min"),
-        (ONE % '"int"', "fields = []\nkind = 'json'", "a schema, which decides kind"),
-        (ONE % '"int"', "fields = [{ name = 'a', type = 'key' }]", "fields is a list, which is for JSON; make it"),
-        (ONE % '"int"', "framing = 'confluent'", "schema_id needs an id for the framing 'confluent'; give it"),
-        (ONE % '"int"', "schema_id = 3000000000", "schema_id is 3000000000, above Confluent's 2147483647"),
-        (ONE % '"int"', "schema_id = 0", "schema_id is 0; give a whole number from 1 to"),
-        (ONE % '"int"', "schema_id = 1\nframing = 'none'", 'schema_id does not go with the framing "none"; remove one'),
-        (
-            ONE % '{"type":"array","items":"bytes"}',
-            'fields.a = { count = 10000 }\nfields."a[]" = { size = 10000 }',
-            "schema makes values of more than 8 MiB; lower its counts or sizes",
-        ),
-        (
-            ONE % ('{"type":"array","items":' * 70 + '"int"' + "}" * 70),
-            "",
-            "schema",
-        ),
-    ],
-)  # fmt: skip
-def test_a_schema_that_cannot_be_generated_is_one_sentence(
-    schema: str, more: str, sentence: str, tmp_path: Path
-) -> None:
-    (tmp_path / "x.avsc").write_text(schema)
-    text = f'[[topics]]\nname = "t"\n[topics.values]\nschema = "x.avsc"\n{more}\n'
+@pytest.mark.parametrize("refused", PARTS["refused"], ids=itemgetter("sentence"))
+def test_a_schema_that_cannot_be_generated_is_one_sentence(refused: dict[str, Any], tmp_path: Path) -> None:
+    name = refused.get("file", "x.avsc")
+    kind = '{"type":"array","items":' * refused.get("arrays", 0) + refused.get("a", "") + "}" * refused.get("arrays", 0)
+    record = '{"type":"record","name":"R","fields":[{"name":"a","type":%s}]}'
+    (tmp_path / name).write_text(refused.get("schema") or record % kind)
+    text = f'[[topics]]\nname = "t"\n[topics.values]\nschema = "{name}"\n{refused.get("more", "")}\n'
     (tmp_path / "w.toml").write_text(text)
     with pytest.raises(UsageError) as caught:
         load(tmp_path / "w.toml")
     found = str(caught.value)
     assert found.startswith(f"{tmp_path}/w.toml: topics[0].values")
-    assert sentence in found
+    assert refused["sentence"] in found
     assert "\n" not in found
-
-
-KEYS = """
-schema = "key.avsc"
-schema_id = 41
-framing = "confluent-header"
-kind = "KIND"
-cardinality = 500
-null_share = 0.1
-[topics.keys.fields]
-id = { type = "counter" }
-tenant = { values = ["a", "b"] }
-"""
 
 
 @pytest.mark.parametrize("kind", ["uniform", "zipf", "sequential"])
