@@ -585,7 +585,7 @@ class RemoteTarget(Target):
 
 class _RemoteStage(Stage):
     """Small files are kept until ``publish`` and put at once. Large ones are uploaded in parts, which are completed by
-    ``publish``. Where the file system has no such uploads, files have temporary names."""
+    ``publish``. Where the file system has no such uploads, all files have temporary names."""
 
     def __init__(self, target: RemoteTarget, fs: Any, directory: str, attempt: str) -> None:
         self._target, self._fs = target, fs
@@ -598,6 +598,8 @@ class _RemoteStage(Stage):
         name = f"{self._directory}/{name}" if self._directory else name
         held, file = bytearray(), None
         with self._target.explained("write", name):
+            if not self._target.has_multipart():
+                file = self._open(name)
             for chunk in chunks:
                 view = memoryview(chunk)
                 for at in range(0, len(view), PIECE_BYTES):
@@ -622,35 +624,24 @@ class _RemoteStage(Stage):
             file = _Patient(self._fs.open(path, "wb", block_size=PART_BYTES, autocommit=False))
             self._staged.append((name, file))
             return file
-        temporary = self._temporary_path(path)
-        self._staged.append((name, temporary))
-        return _Patient(self._fs.open(temporary, "wb"))
-
-    def _temporary_path(self, path: str) -> str:
         directory, _, base = path.rpartition("/")
         self._fs.makedirs(directory, exist_ok=True)
-        self._temporary.append(f"{directory}/.{base}.{self._suffix}")
-        return self._temporary[-1]
+        temporary = f"{directory}/.{base}.{self._suffix}"
+        self._staged.append((name, temporary))
+        self._temporary.append(temporary)
+        return _Patient(self._fs.open(temporary, "wb"))
 
     def publish(self) -> None:
         for name, content in reversed(self._staged):
             with self._target.explained("write", name):
                 path = self._target.path(name)
                 if isinstance(content, bytes):
-                    self._put(path, content)
+                    self._fs.pipe_file(path, content)
                 elif isinstance(content, str):
                     self._fs.mv(content, path)
                 else:
                     content.commit()
         self._staged.clear()
-
-    def _put(self, path: str, content: bytes) -> None:
-        if self._target.has_multipart():
-            self._fs.pipe_file(path, content)
-            return
-        temporary = self._temporary_path(path)
-        self._fs.pipe_file(temporary, content)
-        self._fs.mv(temporary, path)
 
     def __exit__(self, *error: object) -> None:
         for _, content in self._staged:
