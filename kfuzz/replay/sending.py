@@ -185,9 +185,8 @@ class Sender:
         return await self._send(Sent(self._numbers, batch, producer, self.pace.due))
 
     def _fail(self, batch: Batch, error: str) -> None:
-        self.topic_report.failed.setdefault((self.source.partition, error), Count()).add(
-            1, batch.records, len(batch.data)
-        )
+        count = self.topic_report.failed.setdefault((self.source.partition, error), Count())
+        count.add(1, batch.records, len(batch.data))
 
     async def _send(self, sent: Sent) -> bool:
         while True:
@@ -246,9 +245,8 @@ class Sender:
             if self._link is None:
                 attempt += 1
                 if attempt > self.settings.retries:
-                    raise ClusterFailed(
-                        f"{self.source.topic}-{self.source.partition} has no leader that can be reached{reason}; look at the brokers"
-                    )
+                    name = "{}-{}".format(*self.place)
+                    raise ClusterFailed(f"{name} has no leader that can be reached{reason}; look at the brokers")
                 await asyncio.sleep(backoff_s(attempt))
                 await self.cluster.refresh_leaders(self.source.topic, generation)
         return None

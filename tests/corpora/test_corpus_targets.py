@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -79,7 +80,7 @@ def test_a_visible_log_has_its_indexes(place: str, size: int, monkeypatch: pytes
     with target.stage("d", "a") as stage:
         stage.write("a.log", [bytes(1000)] * (size // 1000) + [bytes(size % 1000)])
         stage.write("a.index", [b"index"])
-        owner, name = targets.os, "replace"
+        owner, name = os, "replace"
         if isinstance(target, RemoteTarget):
             owner, name = target._fs, "pipe_file" if target.has_multipart() else "mv"
         plain = getattr(owner, name)
