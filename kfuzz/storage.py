@@ -28,6 +28,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
@@ -235,16 +236,14 @@ def in_parallel(
         yield from ((argument, function(argument)) for argument in arguments)
         return
     with ThreadPoolExecutor(jobs) as pool, _hurry_at_end():
+        submitted = ((argument, pool.submit(function, argument)) for argument in arguments)
         waiting: deque[tuple[A, Future[T]]] = deque()
         try:
-            for argument in arguments:
-                waiting.append((argument, pool.submit(function, argument)))
-                if len(waiting) >= 2 * jobs:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
+            waiting.extend(islice(submitted, 2 * jobs))
             while waiting:
                 first, future = waiting.popleft()
                 yield first, future.result()
+                waiting.extend(islice(submitted, 1))
         finally:
             for _, future in waiting:
                 future.cancel()

@@ -286,11 +286,8 @@ class GeneratedReader(ArrowReader):
         return replace(self.settings.query, selection=self.selection)
 
     def partitions(self) -> Sequence[InputPartition]:
-        workload = self.settings.workload
-        most = max(1, self.settings.split_bytes // workload.segment_bytes)
-        found = generated.segment_ids(
-            Plan(workload), self._query(), topics=self.settings.topics, partitions=self.chooses
-        )
+        most = max(1, self.settings.split_bytes // self.settings.workload.segment_bytes)
+        found = generated.segment_ids(self.plan, self._query(), topics=self.settings.topics, partitions=self.chooses)
         return shares((one for ids in found for one in ids), lambda segment_id: 1, most)
 
     def rows_of(self, part: int) -> Iterator[pa.RecordBatch]:
