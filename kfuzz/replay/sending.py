@@ -140,7 +140,7 @@ class Sender:
             if isinstance(step, Batch):
                 if not await self.pace.wait_for(step) or not await self._replay(step):
                     break
-            elif self.pace.bounds.stopping.is_set():
+            elif self.pace.bounds.stopped is not None:
                 break
             elif isinstance(step, Marker):
                 await self._end(step)
