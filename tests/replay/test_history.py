@@ -13,6 +13,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.relay.local import LocalCluster
 from kfuzz.replay import Address, Load, Report, Settings, run_load
+from kfuzz.replay.history import Verification
 from kfuzz.serve.topics import Step
 from kfuzz.serve.written import WrittenPartition
 
@@ -118,23 +119,15 @@ def test_aborted_transactions_that_a_broker_hides_are_found(
 def test_records_that_are_gone_after_they_were_read_went_back(
     brokers: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = 0
-
-    def vanishing(steps: list[Step]) -> list[Step]:
-        # The batch is there until both readers have read to the end.
-        return lost(steps) if seen else steps
-
-    from kfuzz.replay.history import Verification
-
-    begin = Verification._start
+    begin, labels = Verification._start, list[str]()
 
     def start(self: Verification, label: str, first_bit: int) -> None:
-        nonlocal seen
-        seen += bool(label)
+        labels.append(label)
         begin(self, label, first_bit)
 
     monkeypatch.setattr(Verification, "_start", start)
-    plant(monkeypatch, vanishing)
+    # The batch is there until both readers have read to the end.
+    plant(monkeypatch, lambda steps: lost(steps) if any(labels) else steps)
     report = checked(brokers)
     expected = {
         f"{one}{again}": {"lost": 10, "went_back": 10} if again else {}

@@ -83,13 +83,8 @@ def test_a_load_sends_the_bytes_of_the_corpus_and_then_more_with_the_time_of_sen
     assert report.is_clean
     assert 3990 < report.sent.records <= 4000
     for partition in range(2):
-        rows = [
-            row
-            for one in generated.read(workload(), columns=["partition", "batch"])
-            for row in one.to_pylist()
-            if row["partition"] == partition
-        ]
-        made = [records.decode(row["batch"])[0] for row in rows]
+        rows = [row for one in generated.read(workload(), columns=["partition", "batch"]) for row in one.to_pylist()]
+        made = [records.decode(row["batch"])[0] for row in rows if row["partition"] == partition]
         got = broker.batches["t", partition]
         # Only the last segment of a corpus is another one when it grows.
         assert len(got) > len(made) > 60
