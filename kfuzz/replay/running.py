@@ -269,13 +269,10 @@ def _stopped_by_interrupt(end: Callable[[], None], report: Report) -> Iterator[N
             if loop.remove_signal_handler(number):
                 signal.signal(number, handler)
 
-    try:
+    # It fails outside of the main thread, which gets all signals.
+    with contextlib.suppress(ValueError, RuntimeError):
         for number in before:
             loop.add_signal_handler(number, stop, number)
-    except (ValueError, RuntimeError):
-        # Not the main thread.
-        yield
-        return
     try:
         yield
     finally:
