@@ -28,6 +28,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
@@ -235,16 +236,14 @@ def in_parallel(
         yield from ((argument, function(argument)) for argument in arguments)
         return
     with ThreadPoolExecutor(jobs) as pool, _hurry_at_end():
+        submitted = ((argument, pool.submit(function, argument)) for argument in arguments)
         waiting: deque[tuple[A, Future[T]]] = deque()
         try:
-            for argument in arguments:
-                waiting.append((argument, pool.submit(function, argument)))
-                if len(waiting) >= 2 * jobs:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
+            waiting.extend(islice(submitted, 2 * jobs))
             while waiting:
                 first, future = waiting.popleft()
                 yield first, future.result()
+                waiting.extend(islice(submitted, 1))
         finally:
             for _, future in waiting:
                 future.cancel()
@@ -585,7 +584,7 @@ class RemoteTarget(Target):
 
 class _RemoteStage(Stage):
     """Small files are kept until ``publish`` and put at once. Large ones are uploaded in parts, which are completed by
-    ``publish``. Where the file system has no such uploads, files have temporary names."""
+    ``publish``. Where the file system has no such uploads, all files have temporary names."""
 
     def __init__(self, target: RemoteTarget, fs: Any, directory: str, attempt: str) -> None:
         self._target, self._fs = target, fs
@@ -598,6 +597,8 @@ class _RemoteStage(Stage):
         name = f"{self._directory}/{name}" if self._directory else name
         held, file = bytearray(), None
         with self._target.explained("write", name):
+            if not self._target.has_multipart():
+                file = self._open(name)
             for chunk in chunks:
                 view = memoryview(chunk)
                 for at in range(0, len(view), PIECE_BYTES):
@@ -622,35 +623,24 @@ class _RemoteStage(Stage):
             file = _Patient(self._fs.open(path, "wb", block_size=PART_BYTES, autocommit=False))
             self._staged.append((name, file))
             return file
-        temporary = self._temporary_path(path)
-        self._staged.append((name, temporary))
-        return _Patient(self._fs.open(temporary, "wb"))
-
-    def _temporary_path(self, path: str) -> str:
         directory, _, base = path.rpartition("/")
         self._fs.makedirs(directory, exist_ok=True)
-        self._temporary.append(f"{directory}/.{base}.{self._suffix}")
-        return self._temporary[-1]
+        temporary = f"{directory}/.{base}.{self._suffix}"
+        self._staged.append((name, temporary))
+        self._temporary.append(temporary)
+        return _Patient(self._fs.open(temporary, "wb"))
 
     def publish(self) -> None:
         for name, content in reversed(self._staged):
             with self._target.explained("write", name):
                 path = self._target.path(name)
                 if isinstance(content, bytes):
-                    self._put(path, content)
+                    self._fs.pipe_file(path, content)
                 elif isinstance(content, str):
                     self._fs.mv(content, path)
                 else:
                     content.commit()
         self._staged.clear()
-
-    def _put(self, path: str, content: bytes) -> None:
-        if self._target.has_multipart():
-            self._fs.pipe_file(path, content)
-            return
-        temporary = self._temporary_path(path)
-        self._fs.pipe_file(temporary, content)
-        self._fs.mv(temporary, path)
 
     def __exit__(self, *error: object) -> None:
         for _, content in self._staged:

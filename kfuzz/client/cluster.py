@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -46,6 +47,7 @@ def backoff_s(attempt: int) -> float:
     return float(min(BACKOFF_S * 2 ** (attempt - 1), BACKOFF_S_MAX))
 
 
+@dataclass(eq=False)
 class Cluster:
     """The brokers of the cluster of ``settings.bootstrap``. Close it at the end.
 
@@ -53,17 +55,13 @@ class Cluster:
     and what its name stands for, before a connection to it is opened, and may raise.
     """
 
-    def __init__(
-        self,
-        settings: Access,
-        count_reconnect: Callable[[], None],
-        permit: Permit = lambda address, hosts: None,
-    ) -> None:
-        self.settings = settings
-        self._permit = permit
-        self._count_reconnect = count_reconnect
+    settings: Access
+    count_reconnect: Callable[[], None]
+    permit: Permit = lambda address, hosts: None
+
+    def __post_init__(self) -> None:
         self._reconnects = 0
-        given = (settings.bootstrap, *settings.others)
+        given = (self.settings.bootstrap, *self.settings.others)
         self._addresses: dict[int, Address] = {BOOTSTRAP - at: address for at, address in enumerate(given)}
         self._leaders: dict[tuple[str, int], int] = {}
         self._coordinators: dict[str, int] = {}
@@ -119,7 +117,7 @@ class Cluster:
             settings.security,
             timeout_ms=settings.timeout_ms,
             in_flight=settings.in_flight,
-            permit=self._permit,
+            permit=self.permit,
         )
         return link
 
@@ -140,7 +138,7 @@ class Cluster:
                         f"{old.address}: {old.lost or 'the broker has another address'}, after {self._reconnects - 1} "
                         "connections were opened again; look at the broker, or allow more with --reconnects"
                     )
-                self._count_reconnect()
+                self.count_reconnect()
                 old.close()
             link = self._new(broker, number)
             await link.open()

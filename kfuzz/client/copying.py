@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Access
-from kfuzz.client.cluster import CONTROL, Cluster
+from kfuzz.client.cluster import CONTROL, Cluster, asked
 from kfuzz.errors import UsageError
 from kfuzz.files import writing
 from kfuzz.kafka import ISOLATIONS, Isolation
@@ -55,26 +55,22 @@ class Live:
         ``KfuzzError`` if the brokers cannot be read, or have no such topic.
         """
         with writing(folder):
-            return asyncio.run(self._copied(folder, set_done))
+            return asyncio.run(asked(self.access, lambda cluster: self._copied(cluster, folder, set_done)))
 
-    async def _copied(self, folder: Path, set_done: Callable[[int], None]) -> list[str]:
-        cluster, sentences, done = Cluster(self.access, lambda: None), [], 0
-        try:
-            await cluster.open()
-            found = {name: count for name, count in (await cluster.topics()).items() if LEGAL.fullmatch(name)}
-            chosen = sorted(name for name in found if matches(name, self.topics))
-            if not chosen:
-                known = ", ".join(sorted(found)[:NAMED_MAX]) or "none"
-                raise UsageError(f"no topic of {self.access.bootstrap} matches {self.topics!r}; there are {known}")
-            for topic, number in [(name, number) for name in chosen for number in range(found[name])]:
-                (place := folder / f"{topic}-{number}").mkdir()
-                async for written in _Copied(cluster, topic, number).copied(place, self):
-                    if isinstance(written, str):
-                        sentences.append(f"{topic}-{number}: {written}")
-                    else:
-                        set_done(done := done + written)
-        finally:
-            await cluster.close()
+    async def _copied(self, cluster: Cluster, folder: Path, set_done: Callable[[int], None]) -> list[str]:
+        sentences, done = [], 0
+        found = {name: count for name, count in (await cluster.topics()).items() if LEGAL.fullmatch(name)}
+        chosen = sorted(name for name in found if matches(name, self.topics))
+        if not chosen:
+            known = ", ".join(sorted(found)[:NAMED_MAX]) or "none"
+            raise UsageError(f"no topic of {self.access.bootstrap} matches {self.topics!r}; there are {known}")
+        for topic, number in [(name, number) for name in chosen for number in range(found[name])]:
+            (place := folder / f"{topic}-{number}").mkdir()
+            async for written in PartitionReader(cluster, topic, number).copied(place, self):
+                if isinstance(written, str):
+                    sentences.append(f"{topic}-{number}: {written}")
+                else:
+                    set_done(done := done + written)
         return sentences
 
 
@@ -93,16 +89,16 @@ class PartitionReader:
     async def offset(self, timestamp: int) -> int:
         """The first offset from a time (ms) on; also of LATEST_MS and EARLIEST_MS."""
         partition = {"partitionIndex": self.number, "timestamp": timestamp}
-        asked = {"replicaId": -1, "topics": [{"name": self.topic, "partitions": [partition]}]}
-        return int((await self._asked("ListOffsets", asked))["topics"][0]["partitions"][0]["offset"])
+        values = {"replicaId": -1, "topics": [{"name": self.topic, "partitions": [partition]}]}
+        return int((await self._asked("ListOffsets", values))["topics"][0]["partitions"][0]["offset"])
 
     async def fetched(self, offset: int, bytes_max: int, isolation: Isolation = "read_uncommitted") -> Any:
         """The partition's part of the answer to Fetch."""
         partition = {"partition": self.number, "fetchOffset": offset, "partitionMaxBytes": bytes_max}
         topics = [{"topic": self.topic, "partitions": [partition]}]
-        asked = {"maxWaitMs": WAIT_MS, "minBytes": 1, "maxBytes": bytes_max, "sessionEpoch": -1, "topics": topics}
-        asked["isolationLevel"] = ISOLATIONS.index(isolation)
-        return (await self._asked("Fetch", asked))["responses"][0]["partitions"][0]
+        values = {"maxWaitMs": WAIT_MS, "minBytes": 1, "maxBytes": bytes_max, "sessionEpoch": -1, "topics": topics}
+        values["isolationLevel"] = ISOLATIONS.index(isolation)
+        return (await self._asked("Fetch", values))["responses"][0]["partitions"][0]
 
     async def _asked(self, api: str, values: Message) -> Any:
         """The answer of the leader, after as many attempts as the settings allow."""
@@ -118,8 +114,6 @@ class PartitionReader:
         what = f"{self.topic}-{self.number}: {api}"
         return await self.cluster.until_done(what, ask, lambda: moves.append(True))
 
-
-class _Copied(PartitionReader):
     async def copied(self, folder: Path, wanted: Live) -> AsyncIterator[int | str]:
         """Write the segment. Yields how many bytes were written, after each piece, and a sentence about what is not."""
         first = wanted.first

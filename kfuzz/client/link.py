@@ -14,6 +14,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
@@ -97,6 +98,7 @@ class _Sent(NamedTuple):
     take: Take
 
 
+@dataclass(eq=False)
 class Link:
     """A connection. Open it before use; once :attr:`lost` has a reason, it stays lost.
 
@@ -104,22 +106,16 @@ class Link:
     before it connects. ``context``: what ``client_context`` makes, for callers with many connections.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        security: Security,
-        *,
-        timeout_ms: int,
-        in_flight: int = 1,
-        permit: Permit = lambda address, hosts: None,
-        context: ssl.SSLContext | None = None,
-    ) -> None:
-        self.address = address
-        self._permit = permit
-        self._context = context
-        self.security = security
-        self.in_flight = in_flight
-        self.timeout_s = timeout_ms / 1000
+    address: Address
+    security: Security
+    _: KW_ONLY
+    timeout_ms: int
+    in_flight: int = 1
+    permit: Permit = lambda address, hosts: None
+    context: ssl.SSLContext | None = None
+
+    def __post_init__(self) -> None:
+        self.timeout_s = self.timeout_ms / 1000
         # The versions that the broker offers, by the numbers of APIs.
         self.offered: dict[int | None, Versions] = {}
         self._spoken: dict[str, Versions] = {}
@@ -169,14 +165,14 @@ class Link:
         self._socket = plain
         if self.security.tls:
             security = self.security
-            context = self._context or client_context(security.ca, security.certificate, security.key)
+            context = self.context or client_context(security.ca, security.certificate, security.key)
             # If this fails, it closes the socket.
             self._socket = None
             self._socket = await secured(plain, context, self.address.host)
         self._loop.add_reader(self._socket, self._readable)
 
     def _permitted(self, address: Address, hosts: Sequence[str]) -> None:
-        self._permit(address, hosts)
+        self.permit(address, hosts)
         security = self.security
         if security.user is None or security.tls or security.mechanism not in CLEAR:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from kfuzz.client.address import Access
@@ -86,6 +86,13 @@ class Settings(Access):
             raise UsageError(f"records is {self.records}; it must be 0 or more")
         if self.speed is not None and self.rate != Rate():
             raise UsageError("a rate and a speed exclude each other; give one of them")
+
+    def part(self, before: int, own: int, total: int) -> Settings:
+        """For a part of the work: ``own`` of ``total``, after ``before``. The bounds on records add up to this one."""
+        records = self.records
+        if records is not None:
+            records = records * (before + own) // total - records * before // total
+        return replace(self, records=records, create=False)
 
     def wanted(self, places: Iterable[tuple[str, int]]) -> dict[str, int]:
         """How many partitions each topic of the broker must have, for these topics and partitions.

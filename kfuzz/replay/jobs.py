@@ -49,12 +49,8 @@ def load_shares(load: Load, settings: Settings, most: int) -> list[tuple[Load, S
     """At most so many shares of a load, and their bounds. The topics are there then; errors as for :func:`run_load`."""
     sources, wanted, settings = load_sources(load, settings)
     prepare(wanted, settings)
-    parts, bound = min(most, len(sources)), settings.records
-    records = [None if bound is None else bound * (at + 1) // parts - bound * at // parts for at in range(parts)]
-    return [
-        (replace(load, part=at, parts=parts), replace(settings, create=False, records=own))
-        for at, own in enumerate(records)
-    ]
+    parts = min(most, len(sources))
+    return [(replace(load, part=at, parts=parts), settings.part(at, 1, parts)) for at in range(parts)]
 
 
 _ends: Callable[[], bool]

@@ -31,15 +31,13 @@ class Bounds:
         self.began = time.monotonic()
         self.end = None if settings.duration_s is None else self.began + settings.duration_s
         self.left = settings.records
-        self.stopping = asyncio.Event()
-        # When it was set.
+        # When :meth:`stop` was called.
         self.stopped: float | None = None
         self._sleeping: set[asyncio.Future[None]] = set()
 
     def stop(self) -> None:
         """No more batches are sent."""
         self.stopped = self.stopped or time.monotonic()
-        self.stopping.set()
         for one in self._sleeping:
             set_once(one, None)
 
@@ -81,7 +79,7 @@ class Pace:
             bounds.stop()
         elif self.due is not None:
             await self._until(self.due)
-        if bounds.stopping.is_set():
+        if bounds.stopped is not None:
             return False
         if bounds.left is not None:
             if batch.records > bounds.left:
@@ -108,5 +106,5 @@ class Pace:
 
     async def _until(self, due: float) -> None:
         delay = due - time.monotonic()
-        if delay > SLACK_S and not self.bounds.stopping.is_set():
+        if delay > SLACK_S and self.bounds.stopped is None:
             await self.bounds.sleep(delay)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass, field, fields, is_dataclass
 from typing import Any, Final
@@ -203,7 +203,7 @@ class Report:
     reached: Rate = field(default_factory=Rate)
     late_s: float = 0.0
     short_s: float | None = None
-    by_second: dict[int, Second] = field(default_factory=dict)
+    by_second: dict[int, Second] = field(default_factory=lambda: defaultdict(Second))
     levels: dict[str, Level] = field(default_factory=dict)
     began: float = 0.0
     seconds: float = 0.0
@@ -226,12 +226,8 @@ class Report:
 
     def answered(self, records: int, at_s: float, latency_us: int) -> None:
         """Count a batch that was acknowledged so many seconds after the beginning."""
-        due = int(max(0.0, at_s - latency_us / 1e6))
-        for second in (int(at_s), due):
-            if second not in self.by_second:
-                self.by_second[second] = Second()
         self.by_second[int(at_s)].answered += records
-        self.by_second[due].latencies_us.append(latency_us)
+        self.by_second[int(max(0.0, at_s - latency_us / 1e6))].latencies_us.append(latency_us)
 
     @property
     def sent(self) -> Count:

@@ -41,16 +41,13 @@ def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int
     Raises ``UsageError`` if the broker cannot be reached, lacks a topic or its partitions, refuses the user, or if a
     file cannot be read. Whatever happens later is in the report.
     """
-    walks: list[Iterator[Step]] = [_walk(part, settings) for part in parts]
     if settings.speed is not None and settings.first_timestamp is None:
-        started = [_started(part, settings) for part in parts]
-        settings = replace(settings, first_timestamp=_first([begun for begun, _ in started]))
-        walks = [itertools.chain(begun, rest) for begun, rest in started]
+        settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
     total = sum(part.size for part in parts) or 1
     wanted = settings.wanted((part.topic, part.partition) for part in parts)
     sources = [
-        Source(settings.names.get(part.topic, part.topic), part.partition, walk, part.size / total)
-        for part, walk in zip(parts, walks, strict=True)
+        Source(settings.names.get(part.topic, part.topic), part.partition, _walk(part, settings), part.size / total)
+        for part in parts
     ]
     return send(sources, wanted, settings, set_done)
 
@@ -99,43 +96,28 @@ def give(settings: Settings, topic: str, batches: Sequence[bytes]) -> None:
 
 def first_timestamp(parts: Sequence[Part], settings: Settings) -> int:
     """The lowest timestamp (ms) of the partitions' first batches; 0 if none has one."""
-    return _first([_started(part, settings)[0] for part in parts])
+    looked_at = (itertools.islice(_walk(part, settings), LOOK_MAX) for part in parts)
+    first = (next((one for one in walk if isinstance(one, Batch) and one.timestamp >= 0), None) for walk in looked_at)
+    return min((one.timestamp for one in first if one is not None), default=0)
 
 
 def _walk(part: Part, settings: Settings) -> Iterator[Step]:
     """The steps of a partition; with ``settings.loop`` again and again, each time with later timestamps."""
     passed_ms = 0
     while True:
-        first_ms = last_ms = None
+        first_ms = last_ms = -1
         has_batch = False
         for step in steps(part.segments, convert=settings.convert, limits=settings.limits):
             if isinstance(step, Batch):
                 has_batch = True
                 if step.timestamp >= 0:
-                    first_ms = step.timestamp if first_ms is None else first_ms
-                    last_ms = max(step.timestamp, last_ms or 0)
+                    first_ms = step.timestamp if first_ms < 0 else first_ms
+                    last_ms = max(step.timestamp, last_ms)
                     step.timestamp += passed_ms
             yield step
         if not settings.loop or not has_batch:
             return
-        if first_ms is not None and last_ms is not None:
-            passed_ms += last_ms - first_ms + 1
-
-
-def _started(part: Part, settings: Settings) -> tuple[list[Step], Iterator[Step]]:
-    """The first steps of a partition, up to its first batch with a timestamp, and the others."""
-    walk = _walk(part, settings)
-    begun: list[Step] = []
-    for step in itertools.islice(walk, LOOK_MAX):
-        begun.append(step)
-        if isinstance(step, Batch) and step.timestamp >= 0:
-            break
-    return begun, walk
-
-
-def _first(begun: Sequence[Sequence[Step]]) -> int:
-    found = [step.timestamp for part in begun for step in part[-1:] if isinstance(step, Batch) and step.timestamp >= 0]
-    return min(found, default=0)
+        passed_ms += last_ms - first_ms + 1
 
 
 async def _send(
@@ -168,17 +150,15 @@ async def _send(
                 cluster,
                 Pace(bounds, source.share, number / len(sources), source.gap),
                 report,
-                source.topic,
-                source.partition,
+                source,
                 number % settings.connections,
-                source.steps,
                 histories.get((source.topic, source.partition)),
             )
             for number, source in enumerate(sources)
         ]
         # Every topic has a report, also if nothing of it is reached.
-        for sender in senders:
-            report.topic(sender.topic)
+        for source in sources:
+            report.topic(source.topic)
         report.began = time.time()
 
         def end() -> None:
@@ -289,13 +269,10 @@ def _stopped_by_interrupt(end: Callable[[], None], report: Report) -> Iterator[N
             if loop.remove_signal_handler(number):
                 signal.signal(number, handler)
 
-    try:
+    # It fails outside of the main thread, which gets all signals.
+    with contextlib.suppress(ValueError, RuntimeError):
         for number in before:
             loop.add_signal_handler(number, stop, number)
-    except (ValueError, RuntimeError):
-        # Not the main thread.
-        yield
-        return
     try:
         yield
     finally:

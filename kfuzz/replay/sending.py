@@ -105,10 +105,8 @@ class Sender:
     cluster: Cluster
     pace: Pace
     report: Report
-    topic: str
-    partition: int
+    source: Source
     connection: int
-    steps: Iterator[Step]
     history: History | None = None
     passed_bytes: int = 0
     _link: Link | None = None
@@ -124,20 +122,25 @@ class Sender:
     ended: bool = False
 
     @property
+    def place(self) -> tuple[str, int]:
+        """The topic and the partition."""
+        return self.source.topic, self.source.partition
+
+    @property
     def topic_report(self) -> TopicReport:
         """The report of the topic."""
-        return self.report.topic(self.topic)
+        return self.report.topic(self.source.topic)
 
     async def run(self) -> None:
         """Send the partition to its end, or to the end of the run."""
-        for number, step in enumerate(self.steps):
+        for number, step in enumerate(self.source.steps):
             if number % YIELD_STEPS == 0:
                 # Steps that send nothing wait for nothing, so nothing else would run.
                 await asyncio.sleep(0)
             if isinstance(step, Batch):
                 if not await self.pace.wait_for(step) or not await self._replay(step):
                     break
-            elif self.pace.bounds.stopping.is_set():
+            elif self.pace.bounds.stopped is not None:
                 break
             elif isinstance(step, Marker):
                 await self._end(step)
@@ -182,7 +185,8 @@ class Sender:
         return await self._send(Sent(self._numbers, batch, producer, self.pace.due))
 
     def _fail(self, batch: Batch, error: str) -> None:
-        self.topic_report.failed.setdefault((self.partition, error), Count()).add(1, batch.records, len(batch.data))
+        count = self.topic_report.failed.setdefault((self.source.partition, error), Count())
+        count.add(1, batch.records, len(batch.data))
 
     async def _send(self, sent: Sent) -> bool:
         while True:
@@ -235,17 +239,16 @@ class Sender:
             if link is not None and not self.settings.acks:
                 raise ClusterFailed(f"{link.address}: {link.lost}; with acks 0 nobody knows which batches arrived")
             try:
-                self._link = await self.cluster.leader(self.topic, self.partition, self.connection)
+                self._link = await self.cluster.leader(*self.place, self.connection)
             except ConnectionLost as error:
                 self._link, reason = None, f": {error}"
             if self._link is None:
                 attempt += 1
                 if attempt > self.settings.retries:
-                    raise ClusterFailed(
-                        f"{self.topic}-{self.partition} has no leader that can be reached{reason}; look at the brokers"
-                    )
+                    name = "{}-{}".format(*self.place)
+                    raise ClusterFailed(f"{name} has no leader that can be reached{reason}; look at the brokers")
                 await asyncio.sleep(backoff_s(attempt))
-                await self.cluster.refresh_leaders(self.topic, generation)
+                await self.cluster.refresh_leaders(self.source.topic, generation)
         return None
 
     def _transmit(self, link: Link, sent: Sent) -> None:
@@ -260,7 +263,7 @@ class Sender:
         transactional_id = producer.transactional_id if producer is not None else None
         version = link.version("Produce")
         if (form := self._forms.get((transactional_id, version))) is None:
-            form = ProduceForm(version, self.topic, self.partition, acks, self.settings.timeout_ms, transactional_id)
+            form = ProduceForm(version, *self.place, acks, self.settings.timeout_ms, transactional_id)
             self._forms[transactional_id, version] = form
         number = link.next_number()
         pieces = form.around(number, batch.data)
@@ -374,7 +377,7 @@ class Sender:
             if error in MOVED:
                 if error != LOST:
                     self._link = None
-                await self.cluster.refresh_leaders(self.topic, self.cluster.generation)
+                await self.cluster.refresh_leaders(self.source.topic, self.cluster.generation)
             try:
                 if producer is not None:
                     await self._ready(producer)
@@ -404,7 +407,7 @@ class Sender:
 
     def _producer(self, log_id: int, transactional: bool) -> Producer:
         if (producer := self._producers.get((log_id, transactional))) is None:
-            name = f"{self.settings.transactional_id}-{self.topic}-{self.partition}-{log_id}"
+            name = f"{self.settings.transactional_id}-{self.source.topic}-{self.source.partition}-{log_id}"
             producer = self._producers[log_id, transactional] = Producer(name if transactional else None)
         return producer
 
@@ -414,9 +417,7 @@ class Sender:
             producer.id, producer.epoch = await self.cluster.init_producer(producer.transactional_id)
             producer.known = False
         if producer.transactional_id is not None and not producer.open and not producer.lost:
-            await self.cluster.add_partition(
-                producer.transactional_id, producer.id, producer.epoch, self.topic, self.partition
-            )
+            await self.cluster.add_partition(producer.transactional_id, producer.id, producer.epoch, *self.place)
             producer.open = True
 
     async def _end(self, marker: Marker) -> None:
@@ -445,7 +446,7 @@ class Sender:
             )
         except BrokerError as error:
             self.topic_report.transactions["failed"] += 1
-            self.topic_report.failed.setdefault((self.partition, f"EndTxn: {error_name(error.code)}"), Count())
+            self.topic_report.failed.setdefault((self.source.partition, f"EndTxn: {error_name(error.code)}"), Count())
             producer.id, producer.next_sequence = -1, 0
         else:
             self.topic_report.transactions[how] += 1

@@ -6,7 +6,7 @@ import base64
 import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,15 +36,11 @@ REPORT = columns_of(task=int, report=str)
 SPECULATION = "spark.speculation"
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The work of one task: partitions as (topic, partition), and its part of the bounds."""
-
-    places: tuple[tuple[str, int], ...]
-    settings: Settings
+# Topics and partitions.
+Places = Sequence[tuple[str, int]]
 
 
-def shares(parts: Sequence[Part], settings: Settings, tasks: int) -> list[Share]:
+def shares(parts: Sequence[Part], settings: Settings, tasks: int) -> list[tuple[Places, Settings]]:
     """At most ``tasks`` shares of about the same size. Rate and number of records are divided by size.
 
     The sum of the bounds is that of ``settings``.
@@ -56,14 +52,12 @@ def shares(parts: Sequence[Part], settings: Settings, tasks: int) -> list[Share]
         held[least].append(part)
         sizes[least] += part.size
     total = sum(sizes) or 1
-    made, before = [], 0
+    made: list[tuple[Places, Settings]] = []
+    before = 0
     for group, size in zip(held, sizes, strict=True):
-        bound = settings.records
-        if bound is not None:
-            bound = bound * (before + size) // total - bound * before // total
+        own = replace(settings.part(before, size, total), rate=settings.rate.part(size / total))
         before += size
-        own = replace(settings, rate=settings.rate.part(size / total), records=bound, create=False)
-        made.append(Share(tuple(sorted((part.topic, part.partition) for part in group)), own))
+        made.append((sorted((part.topic, part.partition) for part in group), own))
     return made
 
 
@@ -91,7 +85,7 @@ def replay(
         if settings.speed is not None and settings.first_timestamp is None:
             settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
     made = shares(parts, settings, tasks or cores(spark))
-    return _total(spark, [partial(_sent, Target.of(path).uri, topics, share) for share in made], set_done)
+    return _total(spark, [partial(_sent, Target.of(path).uri, topics, *share) for share in made], set_done)
 
 
 def load(
@@ -133,15 +127,15 @@ def _task(made: Sequence[Callable[[], Report]]) -> Task:
     return task_of(REPORT, work)
 
 
-def _sent(path: str, topics: str, share: Share) -> Report:
-    wanted = frozenset(share.places)
+def _sent(path: str, topics: str, places: Places, settings: Settings) -> Report:
+    wanted = frozenset(places)
 
     def send() -> Report:
         with opened(path) as here:
             parts = [part for part in find_parts(here, topics=topics) if (part.topic, part.partition) in wanted]
-            return replay_here(parts, share.settings)
+            return replay_here(parts, settings)
 
-    return _sent_once(", ".join(f"{topic}-{partition}" for topic, partition in share.places), send)
+    return _sent_once(", ".join(f"{topic}-{partition}" for topic, partition in places), send)
 
 
 def _sent_once(names: str, send: Callable[[], Report]) -> Report:

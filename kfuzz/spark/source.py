@@ -7,7 +7,7 @@ memory. Spark starts one task per share; a task reads with ``kfuzz.logs`` or ``k
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
@@ -96,10 +96,17 @@ class Settings:
         with opened(self.path) as place:
             yield place, logs.find_segments(place, topics=self.topics)
 
-
-def _moved(parts: Iterable[logs.Slice], move: Callable[[Path], Path]) -> Iterator[logs.Slice]:
-    for part in parts:
-        yield replace(part, segment=replace(part.segment, path=move(part.segment.path)))
+    def shares(
+        self, place: Path, chosen: Iterable[tuple[Sequence[logs.Segment], logs.Selection]]
+    ) -> list[InputPartition]:
+        """Slices of these segments below ``place``, each with its selection."""
+        parts: list[tuple[logs.Slice, logs.Selection]] = []
+        for segments, selection in chosen:
+            for part in logs.slices(segments, selection, slice_bytes=self.split_bytes, isolation=self.isolation):
+                # An executor has another path for a log that is elsewhere.
+                moved = replace(part.segment, path=part.segment.path.relative_to(place))
+                parts.append((replace(part, segment=moved), selection))
+        return shares(parts, lambda part: part[0].end - part[0].start, self.split_bytes)
 
 
 class KafkaLogSource(DataSource):
@@ -132,39 +139,27 @@ class KafkaLogReader(ArrowReader):
 
     def __init__(self, settings: Settings, schema: StructType) -> None:
         super().__init__(settings.wanted, schema)
-        self.settings, self.given = settings, schema
+        self.settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
-        most = self.settings.split_bytes
         with self.settings.segments() as (place, found):
             chosen = [one for one in found if self.chooses(one.topic, one.partition)]
-            parts = logs.slices(chosen, self.selection, slice_bytes=most, isolation=self.settings.isolation)
-            # An executor has another path for a log that is elsewhere.
-            return shares(_moved(parts, lambda path: path.relative_to(place)), lambda part: part.end - part.start, most)
+            return self.settings.shares(place, [(chosen, self.selection)])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with opened(self.settings.path) as self.place:
             yield from super().read(partition)
 
-    def rows_of(self, part: logs.Slice) -> Iterator[pa.RecordBatch]:
-        settings = self.settings
-        [part] = _moved([part], lambda path: self.place / path)
+    def rows_of(self, part: tuple[logs.Slice, logs.Selection]) -> Iterator[pa.RecordBatch]:
+        settings, (found, selection) = self.settings, part
         return logs.read_slice(
-            part,
+            replace(found, segment=replace(found.segment, path=self.place / found.segment.path)),
             self.wanted,
-            self.selection,
+            selection,
             isolation=settings.isolation,
             limits=settings.limits,
             schemas=_schemas(settings.schema, settings.registry),
         )
-
-
-class _Slices(KafkaLogReader):
-    """Reads slices that have a selection each."""
-
-    def rows_of(self, part: Any) -> Iterator[pa.RecordBatch]:
-        part, self.selection = part
-        return super().rows_of(part)
 
 
 class KafkaLogStream(DataSourceStreamReader):
@@ -175,7 +170,7 @@ class KafkaLogStream(DataSourceStreamReader):
     """
 
     def __init__(self, reader: KafkaLogReader) -> None:
-        self.slices = _Slices(reader.settings, reader.given)
+        self.reader, self.settings = reader, reader.settings
 
     def initialOffset(self) -> Ends:
         return {}
@@ -183,10 +178,10 @@ class KafkaLogStream(DataSourceStreamReader):
     # Spark 4.0 and 4.1 give no arguments.
     def latestOffset(self, start: Ends | None = None, limit: object = None) -> Ends:
         found: Ends = {}
-        with self.slices.settings.segments() as (_, segments):
+        with self.settings.segments() as (_, segments):
             for name, partition in _partitions(segments):
                 found[name], _ = log_end(partition[-1])
-                if self.slices.settings.isolation == "read_committed":
+                if self.settings.isolation == "read_committed":
                     stable = last_stable_offset(partition[0])
                     found[name] = found[name] if stable is None else stable
                 read = (start or {}).get(name, 0)
@@ -198,18 +193,16 @@ class KafkaLogStream(DataSourceStreamReader):
         return found
 
     def partitions(self, start: Ends, end: Ends) -> Sequence[InputPartition]:
-        settings, parts = self.slices.settings, list[tuple[logs.Slice, logs.Selection]]()
-        with settings.segments() as (place, segments):
+        chosen = []
+        with self.settings.segments() as (place, segments):
             for name, partition in _partitions(segments):
-                wanted = logs.Selection(start.get(name, 0), end.get(name, 0) - 1)
                 # Beyond it, a batch may be written just now.
                 partition[-1] = replace(partition[-1], size=log_end(partition[-1])[1])
-                found = logs.slices(partition, wanted, slice_bytes=settings.split_bytes, isolation=settings.isolation)
-                parts += ((one, wanted) for one in _moved(found, lambda path: path.relative_to(place)))
-        return shares(parts, lambda part: part[0].end - part[0].start, settings.split_bytes)
+                chosen.append((partition, logs.Selection(start.get(name, 0), end.get(name, 0) - 1)))
+            return self.settings.shares(place, chosen)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.slices.read(partition)
+        return self.reader.read(partition)
 
     def commit(self, end: Ends) -> None:
         """Nothing is kept of what was read."""
@@ -293,11 +286,8 @@ class GeneratedReader(ArrowReader):
         return replace(self.settings.query, selection=self.selection)
 
     def partitions(self) -> Sequence[InputPartition]:
-        workload = self.settings.workload
-        most = max(1, self.settings.split_bytes // workload.segment_bytes)
-        found = generated.segment_ids(
-            Plan(workload), self._query(), topics=self.settings.topics, partitions=self.chooses
-        )
+        most = max(1, self.settings.split_bytes // self.settings.workload.segment_bytes)
+        found = generated.segment_ids(self.plan, self._query(), topics=self.settings.topics, partitions=self.chooses)
         return shares((one for ids in found for one in ids), lambda segment_id: 1, most)
 
     def rows_of(self, part: int) -> Iterator[pa.RecordBatch]:

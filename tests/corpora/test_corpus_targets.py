@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -79,9 +80,11 @@ def test_a_visible_log_has_its_indexes(place: str, size: int, monkeypatch: pytes
     with target.stage("d", "a") as stage:
         stage.write("a.log", [bytes(1000)] * (size // 1000) + [bytes(size % 1000)])
         stage.write("a.index", [b"index"])
-        owner, name = (targets.os, "replace") if isinstance(target, targets.LocalTarget) else (type(stage), "_put")
-        plain = getattr(owner, name) if name == "replace" else stage._put  # type: ignore[attr-defined]
-        monkeypatch.setattr(owner if name == "replace" else stage, name, fail)
+        owner, name = os, "replace"
+        if isinstance(target, RemoteTarget):
+            owner, name = target._fs, "pipe_file" if target.has_multipart() else "mv"
+        plain = getattr(owner, name)
+        monkeypatch.setattr(owner, name, fail)
         with pytest.raises(UsageError, match=r"cannot be written: .*on purpose"):
             stage.publish()
     monkeypatch.undo()

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kfuzz import control, logs, records
+from kfuzz import control, records
 from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, EndTransactionMarker
 from kfuzz.records import Record, RecordBatch
+from kfuzz.replay import find_parts
 from kfuzz.wire.records.framing import frames
 
 FIRST_MS = 1_700_000_000_000
@@ -89,16 +90,11 @@ def sendable(out: Path, *, convert: bool) -> dict[tuple[str, int], tuple[list[Se
     This reads each frame on its own with ``records.decode``, as a consumer would.
     """
     found: dict[tuple[str, int], tuple[list[Seen], list[Seen]]] = {}
-    by_partition: dict[tuple[str, int], list[RecordBatch]] = {}
-    for segment in logs.find_segments(out):
-        data = segment.path.read_bytes()
-        assert segment.topic is not None
-        assert segment.partition is not None
-        batches = by_partition.setdefault((segment.topic, segment.partition), [])
-        for at, size, _ in frames(data):
-            batches += records.decode(data[at : at + size])
-    for place, batches in by_partition.items():
-        found[place] = _of_partition([one for one in batches if convert or one.control or _is_plain(one)])
+    for part in find_parts(out):
+        logs = [segment.path.read_bytes() for segment in part.segments]
+        batches = [one for log in logs for at, size, _ in frames(log) for one in records.decode(log[at : at + size])]
+        kept = [one for one in batches if convert or one.control or _is_plain(one)]
+        found[part.topic, part.partition] = _of_partition(kept)
     return found
 
 

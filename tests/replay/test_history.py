@@ -13,6 +13,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.relay.local import LocalCluster
 from kfuzz.replay import Address, Load, Report, Settings, run_load
+from kfuzz.replay.history import Verification
 from kfuzz.serve.topics import Step
 from kfuzz.serve.written import WrittenPartition
 
@@ -44,7 +45,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
     served = WrittenPartition._from
 
     def changed(self: WrittenPartition, offset: int, committed: bool, room: int) -> Step:
-        stored, self._stored = self._stored, change(list(self._stored))
+        # The faults are in the fifth batch, or in the sixth one.
+        stored, self._stored = self._stored, change(list(self._stored)) if len(self._stored) > 5 else self._stored
         try:
             return served(self, offset, committed, room)
         finally:
@@ -59,33 +61,27 @@ def at_place_of(one: Step, place: Step) -> Step:
 
 
 def lost(steps: list[Step]) -> list[Step]:
-    return [step for at, step in enumerate(steps) if at != 4]
+    return steps[:4] + steps[5:]
 
 
 def twice(steps: list[Step]) -> list[Step]:
-    return [at_place_of(steps[3], step) if at == 4 else step for at, step in enumerate(steps)]
+    return [*steps[:4], at_place_of(steps[3], steps[4]), *steps[5:]]
 
 
 def reordered(steps: list[Step]) -> list[Step]:
-    if len(steps) > 5:
-        steps[4], steps[5] = at_place_of(steps[5], steps[4]), at_place_of(steps[4], steps[5])
-    return steps
+    return [*steps[:4], at_place_of(steps[5], steps[4]), at_place_of(steps[4], steps[5]), *steps[6:]]
 
 
 def wrong(steps: list[Step]) -> list[Step]:
-    if len(steps) > 4:
-        [one] = records.decode(steps[4].data)
-        one.records[7].value = b"other"
-        steps[4] = Step(records.encode([one]), steps[4].end)
-    return steps
+    [one] = records.decode(steps[4].data)
+    one.records[7].value = b"other"
+    return [*steps[:4], Step(records.encode([one]), steps[4].end), *steps[5:]]
 
 
 def damaged(steps: list[Step]) -> list[Step]:
-    if len(steps) > 4:
-        data = bytearray(steps[4].data)
-        data[-3] ^= 1
-        steps[4] = Step(bytes(data), steps[4].end)
-    return steps
+    data = bytearray(steps[4].data)
+    data[-3] ^= 1
+    return [*steps[:4], Step(bytes(data), steps[4].end), *steps[5:]]
 
 
 @pytest.mark.parametrize(
@@ -123,23 +119,15 @@ def test_aborted_transactions_that_a_broker_hides_are_found(
 def test_records_that_are_gone_after_they_were_read_went_back(
     brokers: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = 0
-
-    def vanishing(steps: list[Step]) -> list[Step]:
-        # The batch is there until both readers have read to the end.
-        return lost(steps) if seen else steps
-
-    from kfuzz.replay.history import Verification
-
-    begin = Verification._start
+    begin, labels = Verification._start, list[str]()
 
     def start(self: Verification, label: str, first_bit: int) -> None:
-        nonlocal seen
-        seen += bool(label)
+        labels.append(label)
         begin(self, label, first_bit)
 
     monkeypatch.setattr(Verification, "_start", start)
-    plant(monkeypatch, vanishing)
+    # The batch is there until both readers have read to the end.
+    plant(monkeypatch, lambda steps: lost(steps) if any(labels) else steps)
     report = checked(brokers)
     expected = {
         f"{one}{again}": {"lost": 10, "went_back": 10} if again else {}
@@ -158,9 +146,10 @@ def test_a_log_that_loses_its_end_went_back(brokers: LocalCluster, monkeypatch: 
     assert report.levels["read_uncommitted"].faults()["went_back"] >= 5
 
 
-def test_records_of_others_are_no_fault_of_the_broker_but_named(brokers: LocalCluster) -> None:
+def test_records_of_others_are_no_fault_of_the_broker_but_named(
+    brokers: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sender = WrittenPartition.append
-    report = None
 
     def both(self: WrittenPartition, data: bytes) -> tuple[int, int]:
         if self.end == 40:
@@ -168,9 +157,8 @@ def test_records_of_others_are_no_fault_of_the_broker_but_named(brokers: LocalCl
             sender(self, records.encode([other]))
         return sender(self, data)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WrittenPartition, "append", both)
-        report = checked(brokers)
+    monkeypatch.setattr(WrittenPartition, "append", both)
+    report = checked(brokers)
     assert [level.faults() for level in report.levels.values()] == [{"foreign": 1}] * 4
 
 

@@ -83,13 +83,8 @@ def test_a_load_sends_the_bytes_of_the_corpus_and_then_more_with_the_time_of_sen
     assert report.is_clean
     assert 3990 < report.sent.records <= 4000
     for partition in range(2):
-        rows = [
-            row
-            for one in generated.read(workload(), columns=["partition", "batch"])
-            for row in one.to_pylist()
-            if row["partition"] == partition
-        ]
-        made = [records.decode(row["batch"])[0] for row in rows]
+        rows = [row for one in generated.read(workload(), columns=["partition", "batch"]) for row in one.to_pylist()]
+        made = [records.decode(row["batch"])[0] for row in rows if row["partition"] == partition]
         got = broker.batches["t", partition]
         # Only the last segment of a corpus is another one when it grows.
         assert len(got) > len(made) > 60
@@ -118,24 +113,23 @@ def test_a_load_of_a_part_has_its_part_of_the_partitions_and_of_the_rate() -> No
 # ------------------------------------------------------------------------------------------------- when
 
 
-def dues(more: str, arrivals: Any, count: int, records_per_s: float | None = 2000) -> list[float]:
-    """The gaps of partition 0."""
-    sources, _, settings = load_sources(Load(workload(more), arrivals=arrivals), at("h:1", rate=Rate(records_per_s)))
-    mean_s = 10 / settings.rate.part(sources[0].share).records_per_s  # type: ignore[operator]
-    gap = sources[0].gap
-    assert gap is not None
-    return [gap(mean_s) for _ in range(count)]
+def dues(count: int, records_per_s: float | None = 2000) -> list[float]:
+    """Gaps of partition 0 that are 10 ms in the mean."""
+    load = Load(workload(), arrivals="poisson")
+    [first, *_], _, _ = load_sources(load, at("h:1", rate=Rate(records_per_s)))
+    assert first.gap is not None
+    return [first.gap(0.01) for _ in range(count)]
 
 
 def test_poisson_arrivals_are_drawn_by_the_seed() -> None:
-    gaps = dues("", "poisson", 5000)
-    assert gaps == dues("", "poisson", 5000)
+    gaps = dues(5000)
+    assert gaps == dues(5000)
     # Mean and standard deviation of an exponential distribution are the same.
     mean = sum(gaps) / len(gaps)
     assert mean == pytest.approx(0.01, rel=0.1)
     assert (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5 == pytest.approx(mean, rel=0.1)
     with pytest.raises(UsageError, match="add --rate"):
-        dues("", "poisson", 1, None)
+        dues(1, None)
 
 
 def test_arrivals_of_the_workload_follow_its_bursts_at_its_own_rate() -> None:
@@ -273,17 +267,7 @@ def test_processes_share_a_load_and_files_have_its_seconds(tmp_path: Path) -> No
 
     (tmp_path / "w.toml").write_text(WORKLOAD)
     with FakeBroker() as broker:
-        words = [
-            "--bootstrap",
-            f"127.0.0.1:{broker.port}",
-            "--create",
-            "--rate",
-            "2k",
-            "--duration",
-            "1s",
-            "--jobs",
-            "2",
-        ]
+        words = f"--bootstrap 127.0.0.1:{broker.port} --create --rate 2k --duration 1s --jobs 2".split()
         files = ["--histograms", tmp_path / "h.hlog", "--html", tmp_path / "page.html"]
         done = kfuzz("load", tmp_path / "w.toml", *words, *files, "--json")
     report = json.loads(done.stdout)

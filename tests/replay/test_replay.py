@@ -137,7 +137,6 @@ def test_a_socket_that_takes_little_at_a_time_gets_every_byte(
     tmp_path: Path, tls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = [batch(10_000 * i, 9000) for i in range(4)]
-    write_log(tmp_path, "t-0", large)
     calls = 0
 
     def transmit(link: Link) -> int:
@@ -154,8 +153,8 @@ def test_a_socket_that_takes_little_at_a_time_gets_every_byte(
         made = certificate(tmp_path)
         context, ca = made.context(), made.cert
         security = Security(tls=True, ca=str(ca))
-    with FakeBroker({"t": 1}, receive_bytes=20_011, context=context) as broker:
-        report = play(tmp_path, broker, pipelined=True, security=security)
+    slow = FakeBroker({"t": 1}, receive_bytes=20_011, context=context)
+    report, broker = replayed(tmp_path, large, slow, pipelined=True, security=security)
     assert report.is_clean
     assert values(broker.batches["t", 0]) == values(large)
     assert calls > 2 * report.sent.bytes / 7001
@@ -296,14 +295,12 @@ def test_without_acknowledgements_everything_arrives_or_the_replay_fails(tmp_pat
         assert values(broker.batches["t", 0]) == values(plain(200))
     assert report.is_clean
     assert report.topics["t"].latency_ms() == {}
-    with FakeBroker({"t": 1}, trouble=once(5, HANG_UP)) as broker:
-        report = play(tmp_path, broker, acks=0)
+    report, _ = replayed(tmp_path, plain(200), FakeBroker({"t": 1}, trouble=once(5, HANG_UP)), acks=0)
     assert report.failure is not None
     assert not report.is_clean
 
 
 def test_a_throttled_replay_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_log(tmp_path, "t-0", plain(3))
     waits: list[float] = []
 
     async def sleep(delay: float) -> None:
@@ -312,8 +309,7 @@ def test_a_throttled_replay_waits_and_says_so(tmp_path: Path, monkeypatch: pytes
 
     real = asyncio.sleep
     monkeypatch.setattr("kfuzz.client.link.asyncio.sleep", sleep)
-    with FakeBroker({"t": 1}, throttle_ms=60) as broker:
-        report = play(tmp_path, broker)
+    report, _ = replayed(tmp_path, plain(3), FakeBroker({"t": 1}, throttle_ms=60))
     assert report.is_clean
     assert (report.throttled_ms, report.sent.batches) == (180, 3)
     # Before the second batch, and before the third. Others wait longer, for other things.
@@ -419,10 +415,8 @@ def test_the_bound_on_records_is_never_passed(tmp_path: Path, limit: int) -> Non
 
 
 def test_the_bound_on_time_ends_a_slow_replay(tmp_path: Path) -> None:
-    write_log(tmp_path, "t-0", plain())
-    with FakeBroker({"t": 1}) as broker:
-        # The second batch is due after an hour.
-        report = play(tmp_path, broker, rate=Rate(records_per_s=1 / 360), duration_s=0.2)
+    # The second batch is due after an hour.
+    report, _ = replayed(tmp_path, plain(), rate=Rate(records_per_s=1 / 360), duration_s=0.2)
     assert report.sent.batches == 1
     assert report.is_clean
 
@@ -565,8 +559,6 @@ def test_a_segment_outside_of_a_partition_folder_is_refused(tmp_path: Path) -> N
 
 
 def test_the_second_interrupt_is_left_to_python(tmp_path: Path) -> None:
-    write_log(tmp_path, "t-0", plain())
     before = signal.getsignal(signal.SIGINT)
-    with FakeBroker({"t": 1}) as broker:
-        play(tmp_path, broker)
+    replayed(tmp_path, plain())
     assert signal.getsignal(signal.SIGINT) is before

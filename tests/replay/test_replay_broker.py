@@ -94,13 +94,12 @@ def consumed(broker: Broker, places: dict[tuple[str, int], int], isolation: str)
     try:
         consumer.assign([TopicPartition(*place) for place in places])
         # Markers are written after the answer to the request that ends a transaction.
-        for _ in range(POLLS):
+        left = POLLS
+        while left:
+            # One more time after the last record.
+            left = 0 if all(len(found[place]) >= count for place, count in places.items()) else left - 1
             for place, got in consumer.poll(500).items():
                 found[place.topic, place.partition] += [as_seen(one) for one in got]
-            if all(len(found[place]) >= count for place, count in places.items()):
-                break
-        for place, got in consumer.poll(500).items():
-            found[place.topic, place.partition] += [as_seen(one) for one in got]
     finally:
         consumer.close()
     return found
