@@ -51,6 +51,8 @@ T = TypeVar("T")
 
 URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
 # The package to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
+# Their URIs begin with a bucket or a container.
+BUCKETS: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")
 PACKAGES: Final = {
     **dict.fromkeys(("s3", "s3a"), ("s3fs", "pip install 'kfuzz[s3]'")),
     **dict.fromkeys(("gs", "gcs"), ("gcsfs", "pip install gcsfs")),
@@ -121,6 +123,8 @@ class Target(ABC):
         scheme, slash, rest = match[1].lower(), match[2], match[3]
         if not slash:
             raise UsageError(f"{place} lacks a slash; write {scheme}://{rest}")
+        if scheme in BUCKETS and not rest.partition("/")[0]:
+            raise UsageError(f"{place} names no bucket; write {scheme}://bucket/corpus")
         return RemoteTarget(f"{scheme}://{rest.rstrip('/')}")
 
     @property

@@ -288,7 +288,10 @@ def payload_program(content: str, draw: str | None) -> Program:
     for at, line in enumerate(lines):
         found = WEIGHED.fullmatch(line if draw == "weight" else b"1\t" + line)
         if found is None:
-            raise Wrong(f"has no weight in its payload {at + 1}", "begin each line with a whole number and a tab")
+            raise Wrong(
+                f"has no weight in its payload {at + 1}",
+                "begin each line with a whole number of at most 9 digits and a tab",
+            )
         weighed.append((found[2], int(found[1])))
     if not any(weight for _, weight in weighed):
         raise Wrong("has only weights of 0", "raise one")

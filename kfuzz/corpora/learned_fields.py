@@ -96,12 +96,15 @@ class Fields:
             return {"type": "boolean", "share": round(sum(values) / max(1, len(values)), 4)}
         if kinds == {int} and _usual(abs(value - ms) < DAY_MS < value for value, ms, _ in found):
             return {"type": "timestamp", "format": "ms"}
-        if kinds <= {int, float}:
+        # NaN is not JSON, but Python and others write it.
+        if kinds <= {int, float} and all(value == value for value in values):
             return self._number(values, 0 if kinds == {int} else DECIMALS_MAX, shown)
         if kinds == {dict} and (fields := self.of(found, depth + 1)):
             return {"type": "object", "fields": fields}
         if kinds != {str}:
-            self.notes.append(f"field {shown} has arrays, maps or several types; here it is a text of the same size")
+            self.notes.append(
+                f"field {shown} has arrays, maps, NaN or several types; here it is a text of the same size"
+            )
             return self._sized(Counter(max(0, _size(value) - 2) for value in values))
         if _usual(UUID.fullmatch(value) for value in values):
             return {"type": "uuid"}

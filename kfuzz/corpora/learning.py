@@ -24,7 +24,7 @@ from kfuzz.corpora.clock import DAY_MS, HOUR_MS
 from kfuzz.corpora.learned_fields import USUAL, Fields, Json, two_digits, weighed
 from kfuzz.corpora.observed import Observed, Sizes, Watching
 from kfuzz.corpora.plan import SEGMENT_BYTES, Plan, batch_bytes_max, offset_bytes_mean
-from kfuzz.corpora.quantities import WEIGHT_MAX
+from kfuzz.corpora.quantities import MOMENT_MAX, WEIGHT_MAX
 from kfuzz.corpora.resolution import resolve
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
@@ -131,14 +131,6 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _range(sizes: Counter[int], low: int, high: int) -> Any:
-    """A range of a workload with these sizes, all of them moved into ``low`` to ``high``."""
-    moved = Counter[int]()
-    for size, count in sizes.items():
-        moved[min(max(size, low), high)] += count
-    return weighed(moved) if len(moved) > 1 else max(low, *moved)
-
-
 def _quantiles(sizes: Counter[int]) -> list[int]:
     numbers = sorted(sizes)
     below = np.cumsum([sizes[one] for one in numbers])
@@ -213,7 +205,7 @@ class _Fit:
             self.notes.append(f"the largest partition has {largest / span:.1%} of the offsets; here all have the same")
         keyed = sizes["key"].total()
         nulls = _share(sums["nulls"], sums["records"] - keyed)
-        values: Json = {"kind": self._kind(), "size": _range(sizes["value"] or Counter([0]), 0, workloads.MIB * 8)}
+        values: Json = {"kind": self._kind(), "size": self._range("value", 0, workloads.MIB * 8, "values.size")}
         values |= {"null_share": nulls, "tombstone_share": max(0.0, _share(sums["tombstones"], keyed) - nulls)}
         codecs = self.seen.codecs[True]
         ratio = sums["plain_bytes"] / max(1, sums["packed_bytes"])
@@ -225,12 +217,13 @@ class _Fit:
             "keys": self._keys(),
             "values": values,
             "timestamps": self._timestamps(),
-            "batches": {"records": _range(sizes["batch"] or Counter([100]), 1, 1_000_000), "codecs": _weights(codecs)},
+            "batches": {"records": self._range("batch", 1, 1_000_000, "batches.records"), "codecs": _weights(codecs)},
             **self._writers(),
         }
         if sums["with_headers"]:
             share = _share(sums["with_headers"], sums["records"])
-            count, size = _range(sizes["headers"], 0, 100), _range(sizes["header"], 0, 64 * workloads.KIB)
+            count = self._range("headers", 0, 100, "headers.count")
+            size = self._range("header", 0, 64 * workloads.KIB, "headers.size")
             topic["headers"] = {"share": share, "count": count, "size": size}
         try:
             planned = self._planned(topic)
@@ -241,14 +234,23 @@ class _Fit:
             planned = self._planned(topic)
         return self._with_fields(topic, planned)
 
+    def _range(self, name: str, low: int, high: int, key: str = "") -> Any:
+        """A range for ``key`` of a workload with the sizes of this name, all moved into ``low`` to ``high``."""
+        sizes, moved = self.seen.sizes[name] or Counter([100 if name == "batch" else 0]), Counter[int]()
+        for size, count in sizes.items():
+            moved[min(max(size, low), high)] += count
+        if key and max(sizes) > high:
+            self.notes.append(f"{key} is at most {high}, in the log up to {max(sizes)}")
+        return weighed(moved) if len(moved) > 1 else max(low, *moved)
+
     def _planned(self, topic: Json) -> workloads.Workload:
         """The workload of this topic, as the plan has it. Batches get fewer records if they could be too large."""
         text = toml({"size": workloads.GIB, "topics": [topic | {"notes": []}], "notes": []})
-        read = workloads.parse(text, "the workload")
+        read = workloads.parse(text, f"a workload like {printable(self.name)}")
         if (largest := batch_bytes_max(read.topics[0])) > workloads.BATCH_BYTES_MAX:
             most = max(1, int(read.topics[0].batches.records.max * workloads.BATCH_BYTES_MAX / largest * USUAL))
             self.notes.append(f"no batch has more than {most} records, because all of its values could be the largest")
-            fewer = _range(self.seen.sizes["batch"] or Counter([100]), 1, most)
+            fewer = self._range("batch", 1, most)
             topic["batches"] = topic["batches"] | {"records": fewer}
             return self._planned(topic)
         resolved = resolve(read)
@@ -282,7 +284,9 @@ class _Fit:
             shares = np.sort(law.shares(made["cardinality"], exponent)[1])[: -len(hottest) - 1 : -1]
             if (apart := float(np.abs(hottest[: len(shares)] - shares).max())) > CLOSE:
                 self.notes.append(f"some keys have up to {apart:.0%} of the records more or less than in the log")
-        size = _range(sizes, least if made["kind"] == "sequential" else 0, workloads.MIB)
+        if (most := law.seen(CARDINALITY_MAX, 0)) < (1 - CLOSE) * law.distinct:
+            self.notes.append(f"keys are so short that {most:.0f} are different here, in the log {law.distinct}")
+        size = self._range("key", least if made["kind"] == "sequential" else 0, workloads.MIB, "keys.size")
         made |= {"type": kind} if kind else {"size": size}
         return made | {"null_share": _share(self.seen.sums["records"] - total, self.seen.sums["records"])}
 
@@ -328,6 +332,9 @@ class _Fit:
         if last_ms < 0:
             self.notes.append("records have no timestamps")
             return {}
+        if seen.first_ms > MOMENT_MAX:
+            self.notes.append(f"timestamps begin at {seen.first_ms} ms, too late for a workload; they are not learned")
+            return {}
         span_ms = max(1, last_ms - seen.first_ms)
         rate = seen.sums["offsets"] / len(seen.places) / span_ms * 1000
         made: Json = {
@@ -347,8 +354,10 @@ class _Fit:
         else:
             self.notes.append("the log has less than a day, so the hours of the day are not learned")
         if late := seen.sums["late"]:
-            made["late_share"] = _share(late, seen.sums["records"])
-            made["late_ms"] = two_digits(2 * seen.sums["late_ms"] / late, up=True)
+            wanted = two_digits(2 * seen.sums["late_ms"] / late, up=True)
+            if (late_ms := min(wanted, made["start"], INT32_MAX)) < wanted:
+                self.notes.append(f"late records are up to {late_ms} ms late, in the log {wanted / 2:.2g} on average")
+            made |= {"late_share": _share(late, seen.sums["records"]), "late_ms": late_ms} if late_ms else {}
         return made
 
     def _writers(self) -> Json:

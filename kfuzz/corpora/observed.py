@@ -117,7 +117,8 @@ class Observed:
         producers, codecs = heads.values("producer_id", np.int64), heads.values("codec", np.int64)
         first, last = heads.values("base_offset", np.int64), heads.values("last_offset", np.int64)
         data = heads.is_new & ~control & (counts > 0)
-        self.places.setdefault(partition, [int(first[0]), 0, -1])[1] = int(last[-1]) + 1
+        place = self.places.setdefault(partition, [int(first[0]), 0, -1])
+        place[:2] = min(place[0], int(first.min())), max(place[1], int(last.max()) + 1)
         self.sizes["batch"].see(counts[data])
         for is_new, mask in ((True, data), (False, ~heads.is_new)):
             found = np.bincount(codecs[mask], minlength=len(CODECS)).tolist()
@@ -165,7 +166,7 @@ class Observed:
             place = self.places[partition]
             newest = np.maximum.accumulate(np.concatenate(([place[2]], times)))
             late = np.maximum(newest[:-1] - times, 0)
-            self.sums.update(late=int((late > 0).sum()), late_ms=int(late.sum()))
+            self.sums.update(late=int((late > 0).sum()), late_ms=int(late.sum(dtype=np.float64)))
             self.hours += np.bincount(times // HOUR_MS % DAY_HOURS, minlength=DAY_HOURS)
             self.first_ms, place[2] = min(self.first_ms, int(times.min())), int(newest[-1])
 

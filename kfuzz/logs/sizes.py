@@ -11,7 +11,7 @@ from kfuzz.logs.internal_topics import partitions_of
 from kfuzz.logs.producers import Notes, end_offset
 from kfuzz.logs.segments import Segment
 from kfuzz.mapped import mapped, require_whole
-from kfuzz.wire.records.framing import frames
+from kfuzz.wire.records.framing import frames, next_frame
 
 
 def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, Any]]]:
@@ -21,7 +21,7 @@ def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, An
     """
     own = partitions_of(path, "__*", notes, required=False) if topics == "*" else []
     found = own + partitions_of(path, topics, notes, required=not own)
-    partitions = [_extent(segments) for segments in found]
+    partitions = [_extent(segments, notes) for segments in found]
     totals: dict[str, dict[str, Any]] = defaultdict(lambda: {"partitions": 0, "segments": 0, "bytes": 0})
     whole = max(1, sum(one["bytes"] for one in partitions))
     for one in partitions:
@@ -34,7 +34,7 @@ def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, An
     return {"topics": of_topics, "partitions": partitions}
 
 
-def _extent(segments: Sequence[Segment]) -> dict[str, Any]:
+def _extent(segments: Sequence[Segment], notes: Notes) -> dict[str, Any]:
     filled = [one for one in segments if one.size] or segments[:1]
     first, last = filled[0], filled[-1]
     return {
@@ -45,18 +45,22 @@ def _extent(segments: Sequence[Segment]) -> dict[str, Any]:
         "segments": len(segments),
         "bytes": sum(one.size for one in segments),
         # A broker deletes a segment when its newest time is old enough.
-        "oldest": _newest_ms(first),
-        "newest": _newest_ms(last),
+        "oldest": _newest_ms(first, notes),
+        "newest": _newest_ms(last, notes),
     }
 
 
-def _newest_ms(segment: Segment) -> int | None:
-    """The highest timestamp in a segment; None if no whole batch has one."""
+def _newest_ms(segment: Segment, notes: Notes) -> int | None:
+    """The highest timestamp in a segment; None if no whole batch has one. ``notes`` says where no batch follows."""
     if not segment.size:
         return None
     with segment.open() as file:
         view = mapped(file, 0, segment.size)
-        heads = BatchHeads(view, [at for at, _, _ in frames(view)], 0)
+        places = [(at, at + size) for at, size, _ in frames(view)]
+        heads = BatchHeads(view, [at for at, _ in places], 0)
+        if (end := places[-1][1] if places else 0) < segment.size:
+            sentence = f"{segment.path} is damaged or cut at byte {end}; the batches from there on are not counted"
+            notes.damage(sentence, is_tail=next_frame(view, end)[0] == 0)
         newest = max(heads.values("max_timestamp", int), default=-1)
         require_whole(view)
     return int(newest) if newest >= 0 else None

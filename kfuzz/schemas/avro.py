@@ -49,7 +49,7 @@ def decoder(text: str, references: Iterable[str], name: str) -> Callable[..., by
         raise
     # fastavro raises errors of many classes.
     except Exception as error:
-        raise UsageError(f"{name} is not an Avro schema: {error}") from None
+        raise UsageError(f"{name} is not an Avro schema: {str(error) or 'it is empty'}") from None
 
     def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
         _depth.now = 0

@@ -158,6 +158,10 @@ def test_each_topic_and_partition_has_its_offsets_bytes_and_times(data: Path) ->
     assert [of["orders"][name] for name in ("first_offset", "end_offset", "newest")] == [0, 14, FIRST_MS + 7000]
     assert [of["empty"][name] for name in ("partition", "first_offset", "end_offset", "newest")] == [3, 7, 7, None]
     assert len(state("partitions", data, "--topics", "orders")["partitions"]) == 1
+    (data / "empty-3" / f"{7:020d}.log").write_bytes(b"x" * 100)
+    damaged = kfuzz("state", "partitions", data, "--topics", "empty")
+    assert damaged.returncode == 1
+    assert f"{7:020d}.log is damaged or cut at byte 0; the batches from there on are not counted" in damaged.stderr
 
 
 def test_share_groups_have_their_snapshot_and_what_changed_it(tmp_path: Path) -> None:

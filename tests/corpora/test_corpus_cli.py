@@ -80,6 +80,7 @@ def test_without_timestamps_and_beyond_the_calendar_nothing_breaks(
     [
         ("nosuch://bucket/x", "which fsspec does not know; name a directory, or a URI such as s3://bucket/corpus"),
         ("gs:/bucket/x", "gs:/bucket/x lacks a slash; write gs://bucket/x"),
+        ("s3:///x", "s3:///x names no bucket; write s3://bucket/corpus"),
         ("file://host/x", "; write file:///"),
     ],
 )

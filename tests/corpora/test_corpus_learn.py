@@ -170,6 +170,25 @@ def test_damage_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["topics"][0]["partitions"] == 1
 
 
+def test_what_a_workload_cannot_say_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    far = [Record(at, 1 << 62 if at % 2 else 5, bytes([at]), b'{"a":NaN}') for at in range(200)]
+    written(tmp_path / "far-0", records.encode([RecordBatch(0, 199, far)]))
+    late = [Record(at, (2 - at) << 60, b"k" * 2_000_000, b"") for at in range(2)]
+    written(tmp_path / "late-0", records.encode([RecordBatch(0, 1, late)]), batch(100, 1), batch(99, 1))
+    after = [Record(0, 1 << 62, None, b"")]
+    written(tmp_path / "after-0", records.encode([RecordBatch(0, 0, after)]))
+    text = learned(capsys, tmp_path)
+    workloads.parse(text, "w.toml")
+    for sentence in (
+        "keys are so short that 16 are different here, in the log 200",
+        "keys.size is at most 1048576, in the log up to 2000000",
+        "late records are up to",
+        "timestamps begin at 4611686018427387904 ms, too late for a workload; they are not learned",
+        "field a has arrays, maps, NaN or several types",
+    ):
+        assert sentence in text, sentence
+
+
 @pytest.mark.parametrize(
     ("folder", "pieces", "words"),
     [

@@ -79,7 +79,7 @@ def test_the_corpus_holds_the_file_and_other_bytes_are_another_workload(tmp_path
         (
             [b"x"],
             ', draw = "weight"',
-            "values.file has no weight in its payload 1; begin each line with a whole number",
+            "values.file has no weight in its payload 1; begin each line with a whole number of at most 9 digits",
         ),
         ([b"0\tx"], ', draw = "weight"', "values.file has only weights of 0; raise one"),
         ([], "", "values.file has 0 payloads; give 1 to 5 lines"),
