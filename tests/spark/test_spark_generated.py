@@ -162,9 +162,13 @@ def test_the_examples_of_the_guide_print_what_it_shows(
     text = GUIDE.read_text()
     shown = re.findall(r"^```python\n([^`]*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     examples = [(example, output) for example, output in shown if "kfuzz.spark" in example]
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example, output in examples:
         # Spark looks for relative paths where it was started.
-        example = example.replace('"out/corpus"', f'"{tmp_path}/out"').replace('"spark_jobs', f'"{ROOT}/spark_jobs')
+        example = (
+            example.replace('"out/corpus"', f'"{tmp_path}/out"')
+            .replace('"out/', f'"{tmp_path}/')
+            .replace('"spark_jobs', f'"{ROOT}/spark_jobs')
+        )
         exec(example, {})
         assert capsys.readouterr().out.strip() == output.strip()
