@@ -16,9 +16,8 @@ import numpy as np
 from kfuzz.annotate.listing import Listing
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.logs.index_walk import IndexWalk
-from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries, log_end
 from kfuzz.logs.snapshot import Producer
-from kfuzz.logs.stored import last_offset_of
 from kfuzz.logs.transactions import last_stable_offset, snapshot_of
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.units import counted
@@ -105,14 +104,8 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
 
 def end_offset(partition: Sequence[Segment]) -> int:
     """The offset after the last batch of a partition, of which these are all segments."""
-    for segment in reversed(partition):
-        if segment.size:
-            with segment.open() as file:
-                last = last_offset_of(segment.path, view := mapped(file, 0, segment.size))
-                require_whole(view)
-            if last is not None:
-                return last + 1
-    return partition[0].base_offset or 0
+    ends = (log_end(segment) for segment in reversed(partition))
+    return next((offset for offset, at in ends if at), partition[0].base_offset or 0)
 
 
 def open_transactions(partition: Sequence[Segment], notes: Notes) -> list[dict[str, Any]]:

@@ -24,10 +24,9 @@ from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import file_kind, local_path, map_bytes, open_regular
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.contents import require_batches
-from kfuzz.logs.stored import DELTA, FOLDER, INDEXES, LEAVING, NAMES_MOST, last_offset, left_out
+from kfuzz.logs.stored import DELTA, FOLDER, INDEXES, LEAVING, NAMES_MOST, last_batch, last_offset, left_out
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
-from kfuzz.wire.records.framing import frames
 
 NAME: Final = re.compile(r"(\d{20})\.log")
 # Kafka's own topics, such as __consumer_offsets, begin with this.
@@ -294,19 +293,16 @@ class Starts:
 
 
 def log_end(segment: Segment) -> tuple[int, int]:
-    """The offset that follows the last whole batch of a segment, and the byte where that batch ends.
+    """The offset after the last whole batch of a segment, and the byte where that batch ends; 0 without such a batch.
 
     A broker may be writing the next one. ``UsageError`` if the file cannot be read.
     """
-    offset, at = segment.base_offset or 0, 0
+    found = None
     if segment.size:
         with segment.open() as file:
-            at = Starts(segment, file).before(INT64_MAX)
-            view = mapped(file, begin := at, segment.size)
-            for start, size, _ in frames(view):
-                offset, at = last_offset(view[start : start + size]) + 1, begin + start + size
+            found = last_batch(segment.path, view := mapped(file, 0, segment.size))
             require_whole(view)
-    return offset, at
+    return (segment.base_offset or 0, 0) if found is None else (found[0] + 1, found[1])
 
 
 def entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:

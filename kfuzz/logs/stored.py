@@ -387,7 +387,7 @@ def _time_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored
     index.rising("timestamp")
     index.rising("offset", may_repeat=True)
     if last and (log := index.segment()) is not None:
-        end = last_offset_of(index.path, log)
+        end, _ = last_batch(index.path, log) or (None, 0)
         # Of offsets that do not fall, the last one is the highest.
         is_high = end is not None and (last[1][1] > end or index.has("index-not-rising"))
         for at, (_, offset) in index.entries() if is_high else ():
@@ -455,15 +455,18 @@ def last_offset_at(log: memoryview, position: int) -> int | None:
     return last_offset(log[position:])
 
 
-def last_offset_of(path: Path, log: memoryview) -> int | None:
-    """The last offset of a segment. Its offset index, if it is right, says where its last batches are."""
+def last_batch(path: Path, log: memoryview) -> tuple[int, int] | None:
+    """The last offset of a segment's last whole batch, and the byte where that batch ends; None if no batch is whole.
+
+    The segment's offset index, if it is right, says where its last batches are.
+    """
     start = 0
     if (last := _last_entry(path)) and last_offset_at(log, last[1]) == last[0]:
         start = last[1]
-    end = None
-    for at, _, _ in frames(log, start):
-        end = at
-    return None if end is None else last_offset_at(log, end)
+    found = None
+    for at, size, _ in frames(log, start):
+        found = at, size
+    return None if found is None else (last_offset(log[found[0] :]), sum(found))
 
 
 # ------------------------------------------------------------------------------------------------- other files

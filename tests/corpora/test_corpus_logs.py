@@ -25,6 +25,8 @@ from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.logs import Selection, find_segments, read_slice, schema, slices
 from kfuzz.logs.salvaging import salvage
+from kfuzz.logs.segments import log_end
+from kfuzz.logs.stored import last_offset
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.codecs import compress
 from kfuzz.records.stream import read_committed
@@ -47,6 +49,22 @@ SEQUENCES = 1 << 31
 
 # All codecs and magics, headers, producers and transactions, in several segments.
 corpus = once(replace(load(MIXED), size=6 * MIB, segment_bytes=MIB, seed=5))
+
+
+def test_a_log_ends_with_its_last_whole_batch_also_where_the_index_leads_to_a_cut_one(
+    corpus: Path, tmp_path: Path
+) -> None:
+    found = find_segments(corpus)[0].path
+    folder = tmp_path / found.parent.name
+    folder.mkdir()
+    data = found.read_bytes()
+    shutil.copy(found.with_suffix(".index"), folder)
+    _, position = list(struct.iter_unpack(">ii", found.with_suffix(".index").read_bytes()))[-1]
+    before, cut = ([at for at, _, _ in frames(data) if at < position][-1], position + 70)
+    for end, last in ((len(data), [at for at, _, _ in frames(data)][-1]), (cut, before)):
+        (folder / found.name).write_bytes(data[:end])
+        offset, at = log_end(find_segments(tmp_path)[0])
+        assert (offset, at) == (last_offset(data[last:]) + 1, position if end == cut else end)
 
 
 def expected_rows(path: Path) -> Iterator[dict[str, Any]]:
