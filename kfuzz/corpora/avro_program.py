@@ -14,6 +14,7 @@ from kfuzz.forms import Wrong
 from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.avro import schema_of
 
+# kfuzz.corpora.clock has it too, but imports the modules that import this one.
 DAY_MS: Final = 86_400_000
 # Logical types that hold the record's timestamp, and the keys of its step.
 MOMENTS: Final[dict[str, dict[str, Any]]] = {

@@ -195,22 +195,22 @@ def different_keys(keys: Keys, records: int, own: Sequence[Own] = ()) -> tuple[f
     ``own`` is as in :func:`hot_keys`.
     """
     if own:
-        return sum(float(_seen(shares, count).sum()) for _, shares, count in own), records * ZIPF_PRECISION + 1e-3
+        return sum(float(seen(shares, count).sum()) for _, shares, count in own), records * ZIPF_PRECISION + 1e-3
     if keys.kind == "uniform":
         each, more = divmod(BITS, keys.cardinality)
         counts = np.array([keys.cardinality - more, more], np.float64)
         shares = np.array([each, each + 1]) / BITS
-        return float((counts * _seen(shares, records)).sum()), 1e-3
+        return float((counts * seen(shares, records)).sum()), 1e-3
     first, end = _steps(keys.cardinality)
     width = end - first
     total = _harmonic(keys.cardinality, keys.exponent)
-    highest = _seen(first.astype(np.float64) ** -keys.exponent / total, records)
-    lowest = _seen((end - 1).astype(np.float64) ** -keys.exponent / total, records)
+    highest = seen(first.astype(np.float64) ** -keys.exponent / total, records)
+    lowest = seen((end - 1).astype(np.float64) ** -keys.exponent / total, records)
     mean = float(((highest + lowest) / 2 * width).sum())
     return mean, float(((highest - lowest) / 2 * width).sum()) + records * ZIPF_PRECISION + 1e-3
 
 
-def _seen(shares: Shares, records: int) -> Shares:
+def seen(shares: Shares, records: int) -> Shares:
     """The probability that something of each share is drawn in ``records`` draws."""
     return np.asarray(-np.expm1(records * np.log1p(-np.minimum(shares, 1 - 1e-16))), np.float64)
 

@@ -10,7 +10,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.json_values import quoted
+from kfuzz.corpora.json_values import DATE_BYTES, quoted
 from kfuzz.corpora.programs import NUMBER_MAX
 from kfuzz.corpora.quantities import LABELS_MAX, Range
 from kfuzz.corpora.shaping import ITEMS_MAX, Schemed, Shaper, member, place_of, require_some
@@ -21,7 +21,7 @@ from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.checked import registry_of
 
 # Parts of 2026-01-31T08:00:00.000Z: where each begins, and its size.
-DATES: Final = {"date-time": (0, 24), "date": (0, 10), "time": (11, 13)}
+DATES: Final = {"date-time": (0, DATE_BYTES), "date": (0, 10), "time": (11, 13)}
 # A schema without a type has the type of the first of these that it has.
 TYPES: Final = {
     "properties": "object", "additionalProperties": "object", "required": "object", "items": "array",

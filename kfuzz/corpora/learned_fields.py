@@ -13,14 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from kfuzz.corpora.clock import DAY_MS
-from kfuzz.corpora.json_values import DEPTH_MAX
+from kfuzz.corpora.json_values import DATE_BYTES, DEPTH_MAX
 from kfuzz.corpora.programs import CHOICES_MAX
 from kfuzz.corpora.quantities import LABEL, LABEL_MAX, WEIGHT_MAX
 from kfuzz.corpora.words import WORDS
 from kfuzz.units import parse_moment
 
 UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-DATE_BYTES: Final = len("2026-01-31T08:00:00.000Z")
 # Shorter texts are kept.
 LONG_BYTES: Final = 6
 ENUM_MAX: Final = 50

@@ -7,9 +7,7 @@ header gets into it.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +19,7 @@ import numpy as np
 from kfuzz.corpora import generated
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.clock import DAY_MS, HOUR_MS
+from kfuzz.corpora.distributions import seen
 from kfuzz.corpora.learned_fields import USUAL, Fields, Json, two_digits, weighed
 from kfuzz.corpora.observed import Observed, Sizes, Watching
 from kfuzz.corpora.plan import SEGMENT_BYTES, Plan, batch_bytes_max, offset_bytes_mean
@@ -118,17 +117,9 @@ def toml(learned: Json) -> str:
         plain = {key: one for key, one in topic.items() if not isinstance(one, dict) and key != "notes"}
         for head, table in {"": plain, **{key: one for key, one in topic.items() if isinstance(one, dict)}}.items():
             lines += [f"[topics.{head}]"] * bool(head)
-            lines += [f"{key} = {_toml(one)}" for key, one in table.items() if key not in OFTEN_ZERO or one]
+            kept = {key: one for key, one in table.items() if key not in OFTEN_ZERO or one}
+            lines += [f"{key} = {workloads.value_text(one)}" for key, one in kept.items()]
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        names = {key: key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml(key) for key in value}
-        return f"{{ {', '.join(f'{names[key]} = {_toml(one)}' for key, one in value.items())} }}"
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n" + "".join(f"    {_toml(one)},\n" for one in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _quantiles(sizes: Counter[int]) -> list[int]:
@@ -158,7 +149,7 @@ class _Law:
     def seen(self, cardinality: int, exponent: float) -> float:
         """How many different keys are drawn."""
         width, share = self.shares(cardinality, exponent)
-        keys = float((width * -np.expm1(self.records * np.log1p(-np.minimum(share, 1 - 1e-16)))).sum())
+        keys = float((width * seen(share, self.records)).sum())
         # Short keys may have equal letters. Long ones have not.
         sizes = ((16.0 ** min(size, 100), part) for size, part in self.letters.items())
         return sum(-texts * math.expm1(-keys * part / texts) for texts, part in sizes) or keys
@@ -316,12 +307,12 @@ class _Fit:
         for rows in generated.read(sample, rows="records", columns=["value"]):
             sizes.see(np.array([-1 if value is None else len(value) for value in rows.column(0).to_pylist()]))
         ours, theirs = _quantiles(sizes), _quantiles(self.seen.sizes["value"])
-        told = f"{ours} bytes at p50, p95 and p99, in the log {theirs}"
+        both = f"{ours} bytes at p50, p95 and p99, in the log {theirs}"
         if self.is_decoded:
-            self.notes.append(f"values are decoded by their schemas, and JSON here: {told}")
+            self.notes.append(f"values are decoded by their schemas, and JSON here: {both}")
         elif any(abs(our - their) > CLOSE * their for our, their in zip(ours, theirs, strict=False)):
-            self.notes.append(f"values are not JSON here, because fitted fields give other sizes: {told}. The fields:")
-            self.notes += _toml(fitted).splitlines()
+            self.notes.append(f"values are not JSON here, because fitted fields give other sizes: {both}. The fields:")
+            self.notes += workloads.value_text(fitted).splitlines()
             return topic, planned
         self.notes += fields.notes
         return changed, made

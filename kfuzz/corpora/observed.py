@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfuzz import control
 from kfuzz.corpora.clock import HOUR_MS
 from kfuzz.corpora.distributions import Numbers
 from kfuzz.corpora.workload import DAY_HOURS
@@ -27,6 +28,7 @@ from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.reading import RowMaker
 from kfuzz.logs.transactions import Ahead
 from kfuzz.records.arrow import Part
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from kfuzz.schemas.values import Schemas
@@ -40,8 +42,8 @@ VALUE_BYTES_MAX: Final = 64 << 10
 IDS_MAX: Final = 10_000
 # The bytes of a record besides key, value and headers, and those of its header that a batch counts in its length.
 RECORD_BYTES: Final = 7
-HEAD_BYTES: Final = 49
-ABORT: Final = b"\0\0\0\0"
+HEAD_BYTES: Final = BATCH_HEADER_SIZE - LOG_OVERHEAD
+ABORT: Final = control.KEY.pack(0, control.ControlRecordType.ABORT)
 
 
 class Sizes(Counter[int]):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from uuid import UUID as Uuid
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.json_values import quoted
+from kfuzz.corpora.json_values import DATE_BYTES, quoted
 from kfuzz.corpora.programs import Body, Builder, Endless, Target, To
 from kfuzz.corpora.quantities import LABEL_MAX, LABELS, MOMENT_MAX, SKEW, Range, Weights, ranged
 from kfuzz.corpora.words import NAMES
@@ -308,7 +308,7 @@ class Shaper(Builder):
                 raise wrong(path, "type", 'is "key", but the keys are no texts', "make both a counter")
             self.add(programs.KEY, 5 + self._key_bytes_max, omits=True, **form)
         elif kind == "timestamp":
-            self.add(programs.DATE, 26, size=24, **form)
+            self.add(programs.DATE, DATE_BYTES + 2, size=DATE_BYTES, **form)
         elif kind == "uuid":
             self.add(programs.UUID, 38, **form)
         elif size is not None:

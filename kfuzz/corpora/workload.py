@@ -648,7 +648,7 @@ def render(workload: Workload) -> str:
     """The canonical TOML of ``workload``: every key that is not empty, in a fixed order. ``parse`` reads it back."""
     lines = ["# The workload that this corpus was made from, with every default filled in."]
     lines += [
-        f"{key} = {_toml(value)}"
+        f"{key} = {value_text(value)}"
         for key, value in _items(workload)
         if key != "topics" and (key != "segment_bytes" or value)
     ]
@@ -656,10 +656,10 @@ def render(workload: Workload) -> str:
         lines += ["", "[[topics]]"]
         # A topic of the usual kind is written as before there were others.
         items = [one for one in _items(topic) if topic.is_own or one[0] not in ("kind", "things")]
-        lines += [f"{key} = {_toml(value)}" for key, value in items if not _is_table(value)]
+        lines += [f"{key} = {value_text(value)}" for key, value in items if not _is_table(value)]
         for key, value in items:
             if _is_table(value):
-                lines += [f"[topics.{key}]", *(f"{name} = {_toml(inner)}" for name, inner in _items(value))]
+                lines += [f"[topics.{key}]", *(f"{name} = {value_text(inner)}" for name, inner in _items(value))]
     return "\n".join(lines) + "\n"
 
 
@@ -675,7 +675,8 @@ def _items(value: Any) -> list[tuple[str, Any]]:
     return [(name, one) for name, one in found if one != () and one is not None and not isinstance(one, Target)]
 
 
-def _toml(value: object) -> str:
+def value_text(value: object) -> str:
+    """A value as the TOML of a workload has it."""
     if isinstance(value, str) and LONG_BASE64.fullmatch(value):
         # Python reads a literal string at once, and the other kind character by character.
         return f"'{value}'"
@@ -684,11 +685,15 @@ def _toml(value: object) -> str:
     if isinstance(value, Range):
         return f"{{ min = {value.min}, max = {value.max}, skew = {value.skew} }}"
     if is_dataclass(value):
-        return "{ " + ", ".join(f"{name} = {_toml(inner)}" for name, inner in _items(value)) + " }"
+        return "{ " + ", ".join(f"{name} = {value_text(inner)}" for name, inner in _items(value)) + " }"
+    if isinstance(value, dict):
+        value = tuple(value.items())
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return "{ " + ", ".join(f"{_name(name)} = {_toml(inner)}" for name, inner in value) + " }"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "{ " + ", ".join(f"{_name(name)} = {value_text(inner)}" for name, inner in value) + " }"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + "".join(f"    {value_text(one)},\n" for one in value) + "]"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(value_text, value)) + "]"
     if isinstance(value, str):
         # TOML's escapes are JSON's, except that it wants one for DEL.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

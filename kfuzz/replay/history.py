@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz import records
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.cluster import Cluster
 from kfuzz.client.copying import LATEST_MS, PartitionReader
 from kfuzz.client.protocol import BrokerError
@@ -28,7 +29,7 @@ from kfuzz.wire.records.framing import frames
 # The known facts about a batch. From SEEN on, there is a bit for each reader.
 ACKNOWLEDGED, IDEMPOTENT, TRANSACTIONAL, COMMITTED, ABORTED, SEEN = (1 << at for at in range(6))
 FETCH_BYTES: Final = 8 << 20
-OFFSET_OUT_OF_RANGE: Final = 1
+OFFSET_OUT_OF_RANGE: Final = ERROR_CODES["OFFSET_OUT_OF_RANGE"]
 # How long a reader waits at the end for records that are missing, or for the markers of the last transactions.
 QUIET_S: Final = 10.0
 # Of the connections for batches there are at most so many to each broker; readers have others.

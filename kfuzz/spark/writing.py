@@ -27,11 +27,11 @@ from kfuzz.corpora.manifest import Manifest, Row, codec_versions, write_manifest
 from kfuzz.corpora.partitioners import partition_of
 from kfuzz.corpora.workload import TOPIC_NAME
 from kfuzz.errors import UsageError
-from kfuzz.kafka import CODECS
+from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.segments import NAME, find_segments, log_end
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, checkpoint_text, encode, snapshot_name
-from kfuzz.logs.stored import FOLDER, META_PROPERTIES
+from kfuzz.logs.stored import FOLDER, META_PROPERTIES, OFFSET, last_offset
 from kfuzz.places import opened
 from kfuzz.records import Limits, RecordBatch, encode_columns
 from kfuzz.records.read.reader import check_with
@@ -39,17 +39,15 @@ from kfuzz.spark.arrow_reader import require_known, size_of
 from kfuzz.storage import Target, in_parallel
 from kfuzz.text import printable
 from kfuzz.wire.io.checksum import crc32c
-from kfuzz.wire.io.layout import HEADER_AT
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT
 from kfuzz.wire.records.framing import frames
 
 OPTIONS: Final = ("path", "topic", "partitions", "codec", "batch_records", "segment_bytes", "error_if_exists")
 COLUMNS: Final = ("key", "value", "headers", "timestamp", "topic", "partition")
-COUNT_MAX: Final = (1 << 31) - 1
 SEGMENT_BYTES: Final = 64 << 20
 # A task holds its segments in memory until they are full, or until all of them have more. Then it writes the largest.
 HELD_BYTES_MAX: Final = 128 << 20
-INDEX_INTERVAL_BYTES: Final = 4096
-OFFSET, DELTA, TIMES = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">qq")
+TIMES: Final = struct.Struct(">qq")
 SUFFIXES: Final = (".log", ".index", ".timeindex")
 
 
@@ -165,8 +163,8 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
 def _count(options: Mapping[str, str], name: str, usual: int) -> int:
     text = options.get(name, str(usual))
-    if not (text.isascii() and text.isdecimal() and 0 < int(text[:11]) <= COUNT_MAX):
-        raise UsageError(f"option {name} is {text!r}; give a number from 1 to {COUNT_MAX}")
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:11]) <= INT32_MAX):
+        raise UsageError(f"option {name} is {text!r}; give a number from 1 to {INT32_MAX}")
     return int(text)
 
 
@@ -218,9 +216,9 @@ class _Task:
             return
         for at, _, _ in frames(bytes(log)):
             OFFSET.pack_into(log, at, offset)
-            offset += DELTA.unpack_from(log, at + HEADER_AT["last_offset_delta"])[0] + 1
+            offset = last_offset(bytes(log[at : at + BATCH_HEADER_SIZE])) + 1
         walk, data = IndexWalk(0, INDEX_INTERVAL_BYTES), bytes(log)
-        check_with(data, walk, limits=Limits(COUNT_MAX - 1)).raise_fatal()
+        check_with(data, walk, limits=Limits(INT32_MAX - 1)).raise_fatal()
         stem = str(len(self.written))
         with Target.of(self.writer.path).stage(self.place, stem) as stage:
             for suffix, content in zip(SUFFIXES, (data, walk.offset_index, walk.time_index), strict=True):
@@ -242,8 +240,8 @@ class _Task:
             raise UsageError(f"{printable(repr(other))} is no topic's name; give letters, digits, '.', '_' and '-'")
         if partitions is not None:
             numbers = partitions.cast(pa.int64()).to_numpy()
-            if len(numbers) and not 0 <= numbers.min() <= numbers.max() <= COUNT_MAX:
-                raise UsageError(f"rows have partitions {numbers.min()} to {numbers.max()}; give 0 to {COUNT_MAX}")
+            if len(numbers) and not 0 <= numbers.min() <= numbers.max() <= INT32_MAX:
+                raise UsageError(f"rows have partitions {numbers.min()} to {numbers.max()}; give 0 to {INT32_MAX}")
             found = found | numbers
         elif (count := self.writer.partitions) > 1:
             keys = columns["key"].cast(pa.binary()).to_pylist() if "key" in columns else [None] * len(batch)
@@ -257,5 +255,5 @@ class _Task:
         rows = pa.RecordBatch.from_pydict(columns)
         for place in np.unique(found):
             mine = np.flatnonzero(found == place)
-            folder = f"{names[int(place) >> 31]}-{int(place) & COUNT_MAX}"
+            folder = f"{names[int(place) >> 31]}-{int(place) & INT32_MAX}"
             yield folder, rows if len(mine) == len(rows) else rows.take(mine)
