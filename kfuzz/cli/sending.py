@@ -55,8 +55,8 @@ def sending_options(
             place = ",".join(map(str, bootstrap))
             title = f"{source} to {place}"
             if as_json:
-                told = {"bootstrap": place, **report.to_json(), "by_second": seconds_json(report)}
-                echo_json({argument: source, **told})
+                counts = {**report.to_json(), "by_second": seconds_json(report)}
+                echo_json({argument: source, "bootstrap": place, **counts})
             else:
                 say(*report.lines(title))
             if histograms:

@@ -13,7 +13,7 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 # A broker says how often the password is hashed; Kafka's default is 4096.
 ITERATIONS: Final = re.compile(r",i=\d{1,7}(,|$)")
-# With these, whoever listens has the password.
+# These mechanisms send the password or the token itself, which anyone on the way can read without TLS.
 CLEAR: Final = (PLAIN, OAUTHBEARER)
 
 

@@ -104,7 +104,7 @@ class Segment:
 
     @property
     def cleaned_end(self) -> int:
-        """The offset after all cleaned segments, each of which has as many offsets as this one."""
+        """The offset after the partition's last cleaned segment. Each cleaned segment has ``offsets`` offsets."""
         return self.topic.compaction.segments * self.offsets
 
     @property
@@ -236,7 +236,7 @@ class TopicPlan:
 def _own_plan(topic: Topic, workload: Workload, first_id: int, place: str) -> TopicPlan:
     """The plan of one of Kafka's own topics.
 
-    Raises ``UsageError`` if there are no records, or if they are too large for a batch.
+    Raises ``UsageError`` if the topic's things give no records, or if a batch could become too large.
     """
     contents = contents_of(topic, seed_of(workload.seed, topic.name))
     sizes = [size for one in contents for _, size in one.sizes()]

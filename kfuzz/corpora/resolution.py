@@ -77,7 +77,7 @@ def held(out: Target) -> Workload | None:
 
 
 def held_schemas(path: str) -> list[Store | Schema]:
-    """The schemas of the corpus that a partition or a segment at ``path`` belongs to; none if there is no corpus."""
+    """The schemas of the corpus at ``path``, or around this partition or segment; empty if there is no corpus."""
     place = Path(path).absolute()
     folder = next((one for one in (place, *place.parents[:2]) if (one / WORKLOAD).is_file()), None)
     workload = None if folder is None else held(Target.of(folder))

@@ -164,7 +164,7 @@ class Level:
     latency: Any = field(default_factory=new_histogram)
 
     def faults(self) -> dict[str, int]:
-        """The counts of what is not as it was sent, without those that are 0."""
+        """The number of records with each kind of fault; kinds that do not occur are left out."""
         return {one: count for one, count in self.to_json().items() if one in FAULTS and count}
 
     def to_json(self) -> dict[str, Any]:
@@ -302,8 +302,8 @@ class Report:
             yield from _topic_lines(name, topic)
         for name, level in self.levels.items():
             faults = ", ".join(f"{count} {FAULTS[fault]}" for fault, count in level.faults().items())
-            told = _latency_words(level.latency)
-            yield f"{name}: {level.read} records read: {faults or 'all as they were sent'}{told}"
+            latency = _latency_words(level.latency)
+            yield f"{name}: {level.read} records read: {faults or 'all as they were sent'}{latency}"
         if self.short_s is not None:
             yield f"the log ended after {self.seconds:.1f} s of {self.short_s:g} s; add --loop to send it again"
         if self.reconnects:

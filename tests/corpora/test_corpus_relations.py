@@ -62,8 +62,8 @@ def test_a_join_gives_the_predicted_counts(keys: str) -> None:
         for one in each:
             key = json.loads(one.value or b"")["customer"]
             found[(key.to_bytes(8, "big") if isinstance(key, int) else key.encode()) in there] += 1
-    [told] = predicted(workload, "orders")["references"]
-    assert told == {
+    [expected] = predicted(workload, "orders")["references"]
+    assert expected == {
         "field": "customer",
         "to": "customers",
         "matching": found[True],
@@ -86,8 +86,8 @@ def test_references_with_a_lag_name_keys_that_were_written_before() -> None:
             gaps += [one.timestamp - written[key]] if key in written else []
     # The newest key that the lag allows is named too.
     assert 900 <= min(gaps) < 910
-    [told] = predicted(workload, "orders")["references"]
-    assert (told["dangling"], told["matching"], told["exact"]) == (early, len(gaps), True)
+    [expected] = predicted(workload, "orders")["references"]
+    assert (expected["dangling"], expected["matching"], expected["exact"]) == (early, len(gaps), True)
 
 
 def test_topics_of_a_space_have_the_same_keys_and_may_refer_to_each_other() -> None:
@@ -146,8 +146,8 @@ def test_each_change_begins_with_the_row_that_the_one_before_left(tmp_path: Path
     assert min(kinds.values()) > 40
     live = [one for one in rows.values() if one]
     assert all("vip" in one for one in live)
-    told = predicted(workload, "customers")["changes"]
-    assert told == {
+    expected = predicted(workload, "customers")["changes"]
+    assert expected == {
         "live_keys": len(live),
         "deleted_keys": 100 - len(live),
         "tombstones": kinds["tombstone"],
@@ -167,8 +167,8 @@ def test_compaction_leaves_the_last_change_of_each_key() -> None:
         last = {one.key: one.offset for one in each if one.offset < end}
         wanted = [(one.key, one.value) for one in each if one.offset >= end or last[one.key] == one.offset]
         assert [(one.key, one.value) for one in records(cleaned, "customers")[partition]] == wanted
-    told = predicted(cleaned, "customers")["changes"]["records_left"]
-    assert told == sum(map(len, records(cleaned, "customers").values()))
+    expected = predicted(cleaned, "customers")["changes"]["records_left"]
+    assert expected == sum(map(len, records(cleaned, "customers").values()))
 
 
 def test_the_schema_part_has_the_fields_of_the_row() -> None:

@@ -1,4 +1,4 @@
-"""A load sends the bytes of its workload when they are due, measures latency from then, and ends as it was asked to."""
+"""Loads: batches are sent when they are due, latency counts from then, and the bounds of the settings end a load."""
 
 from __future__ import annotations
 
