@@ -196,7 +196,6 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
     """Judge the files below a directory. Prints findings and partial tails, then a summary. Returns as `_file` does."""
     from kfuzz.logs.checking import Counts, check_directory
     from kfuzz.logs.whole import Start, leaving_starts
-    from kfuzz.places import is_tiered
 
     counts = Counts()
     bad: list[dict[str, Any]] = []
@@ -208,8 +207,7 @@ def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
         found = check_directory(name, counts, **asked.rules, on_bytes=lambda done, total: set_done(done >> 20))
         for one in found:
             place = printable(str(one.path))
-            # No broker starts with tiered storage.
-            if one.start and not one.start.is_plain and not is_tiered(one.path):
+            if one.start and not one.start.is_plain:
                 answers.setdefault(str(one.start), []).append(place)
                 if one.title == "log directory":
                     # It decides about all partitions.

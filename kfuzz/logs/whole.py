@@ -46,6 +46,7 @@ from kfuzz.logs.stored import (
     offset_entries,
     partition_offsets,
 )
+from kfuzz.places import is_tiered
 from kfuzz.text import printable
 from kfuzz.units import counted
 
@@ -442,7 +443,9 @@ class Partition:
         for is_clean, places in directory.refusing.items():
             refusing = self._refusing(is_clean=is_clean)
             places += [refusing] if refusing else []
-        self.judged.start = Start(self._start(is_clean=True), self._start(is_clean=False), directory.was_clean)
+        # No broker starts with the files of tiered storage.
+        if not is_tiered(self.path):
+            self.judged.start = Start(self._start(is_clean=True), self._start(is_clean=False), directory.was_clean)
         return self.judged
 
     def _snapshot(self, offset: int) -> Path:

@@ -7,17 +7,16 @@ caller can write all of them or none.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from kfuzz.errors import UsageError
 from kfuzz.vectors import pages
 from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.coverage import COVERAGE_FILE, measure
-from kfuzz.vectors.ids import REGISTER_FILE, digest_of, registered, with_digests
+from kfuzz.vectors.ids import ID, REGISTER_FILE, digest_of, registered, with_digests
 from kfuzz.vectors.model import (
     Vector,
     load_file,
@@ -30,9 +29,6 @@ from kfuzz.vectors.model import (
 )
 
 Json = dict[str, Any]
-
-# As in schema.json.
-ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(/[a-z0-9]+(-[a-z0-9]+)*)+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import difflib
 import fnmatch
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ from kfuzz.vectors.kinds import QUESTION
 # Every id ever given, one per line, with the digest of its bytes. Neither ever changes (docs/suite-policy.md).
 REGISTER_FILE = "ids.txt"
 DIGEST_DIGITS = 16
+DIGEST = re.compile(rf"([0-9a-f]{{{DIGEST_DIGITS}}})?")
+# As in schema.json.
+ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(/[a-z0-9]+(-[a-z0-9]+)*)+")
 REGISTER_BYTES_MAX = 16 << 20
+SHOWN = 80
 
 
 def registered(root: Path) -> dict[str, str]:
@@ -40,8 +45,17 @@ def register(root: Path, digests: Mapping[str, str]) -> None:
 
 
 def with_digests(root: Path, digests: Mapping[str, str]) -> bytes | None:
-    """The register with these ids added, as :func:`register` writes it; None if it has all of them."""
+    """The register with these ids added, as :func:`register` writes it; None if it has all of them.
+
+    Raises ``UsageError`` if a line of the register is not an id with a digest: written again, it would stay wrong.
+    """
     before = registered(root)
+    for name, digest in before.items():
+        if not ID.fullmatch(name) or not DIGEST.fullmatch(digest):
+            raise UsageError(
+                f"{root / REGISTER_FILE}: the line {f'{name} {digest}'[:SHOWN]!r} is not an id with a digest; restore"
+                " the file as it was"
+            )
     after = {name: before.get(name) or digests.get(name, "") for name in {*before, *digests}}
     if after == before:
         return None

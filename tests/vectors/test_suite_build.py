@@ -164,10 +164,20 @@ def test_two_recipes_of_one_id_are_refused() -> None:
 
 
 def test_the_register_only_grows(tmp_path: Path) -> None:
-    register(tmp_path, {"b/2": "22", "a/1": "11"})
-    register(tmp_path, {"c/3": "33", "a/1": "99"})
-    assert (tmp_path / "ids.txt").read_text() == "a/1 11\nb/2 22\nc/3 33\n"
-    assert registered(tmp_path) == {"a/1": "11", "b/2": "22", "c/3": "33"}
+    first, second, third, fourth = (digit * 16 for digit in "1239")
+    register(tmp_path, {"b/2": second, "a/1": first})
+    register(tmp_path, {"c/3": third, "a/1": fourth})
+    assert (tmp_path / "ids.txt").read_text() == f"a/1 {first}\nb/2 {second}\nc/3 {third}\n"
+    assert registered(tmp_path) == {"a/1": first, "b/2": second, "c/3": third}
+
+
+@pytest.mark.parametrize("line", ["a/1 1111", "no-folder 1111111111111111", "<<<<<<< ours", "a/1 " + "1" * 17])
+def test_a_broken_register_is_not_written_again(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "ids.txt"
+    path.write_text(before := f"{line}\nb/2 {'2' * 16}\n")
+    with pytest.raises(UsageError, match=r"ids\.txt: the line .* is not an id with a digest"):
+        register(tmp_path, {"c/3": "3" * 16})
+    assert path.read_text() == before
 
 
 def test_every_id_of_the_committed_suite_is_registered_with_the_digest_of_its_bytes() -> None:
