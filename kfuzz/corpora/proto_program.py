@@ -58,7 +58,7 @@ class Compiler(Shaper):
         message, indexes = chosen(side.texts[-1][1], side.texts[:-1], str(side.schema), side.message)
         if side.framed == "confluent":
             self.ahead += indexes
-        elif side.framed == "apicurio":
+        elif side.framed.startswith("apicurio"):
             if message.containing_type is not None:
                 raise Wrong("is in another message, which Apicurio cannot name", "name an outer one", ".message")
             # A message of its own, which has the name.

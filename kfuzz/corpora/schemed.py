@@ -49,8 +49,8 @@ def loaded(side: S, folder: Path | None, place: str) -> S:
             'schema_id is a GUID, which only "confluent-header" has; give a number',
         ),
         (
-            framed.startswith("confluent") and number > INT32_MAX,
-            f"schema_id is {given}, above Confluent's {INT32_MAX}; give a smaller one",
+            framed not in ("apicurio", "apicurio-header") and number > INT32_MAX,
+            f"schema_id is {given}, above {INT32_MAX}, the largest with this framing; give a smaller one",
         ),
         (named and side.message and side.schema_kind != "PROTOBUF", "message is for Protobuf only; remove it"),
     ):

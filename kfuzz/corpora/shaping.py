@@ -51,6 +51,8 @@ _GUID: Final = matching("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "give a num
 _GUID.takes = str
 SCHEMA_ID: Final = Either(integer(1, INT64_MAX), _GUID)
 Texts = tuple[tuple[str, str], ...]
+# By default, Apicurio 3 writes ids of four bytes, and Apicurio 2 a header.
+FRAMINGS: Final = ("confluent", "confluent-header", "apicurio", "apicurio-3", "apicurio-header", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Schemed:
     schema: Annotated[str | None, PATH] = None
     references: Annotated[tuple[str, ...], ListOf(PATH, "give a list of files", most=100)] = ()
     message: Annotated[str | None, matching(r"[A-Za-z0-9_.]{1,200}", "name a message of the schema")] = None
-    framing: Annotated[str | None, choice("confluent", "confluent-header", "apicurio", "none")] = None
+    framing: Annotated[str | None, choice(*FRAMINGS)] = None
     schema_id: Annotated[int | str | None, SCHEMA_ID] = None
     texts: Annotated[Texts, TableOf(TEXT, LABEL_MAX)] = ()
 
@@ -113,7 +115,7 @@ class Schemed:
     @property
     def prefix(self) -> bytes:
         """The bytes before each value, without Protobuf's message indexes."""
-        size = {"confluent": FRAME_BYTES, "apicurio": LONG_FRAME_BYTES}.get(self.framed)
+        size = {"confluent": FRAME_BYTES, "apicurio-3": FRAME_BYTES, "apicurio": LONG_FRAME_BYTES}.get(self.framed)
         return b"\0" + int(self.schema_id or 0).to_bytes(size - 1, "big") if size else b""
 
     @property
@@ -127,9 +129,11 @@ class Schemed:
 
     def header(self, side: Side) -> tuple[bytes, bytes] | None:
         """The name and the value of the header with the schema's id; None without one."""
+        given = self.schema_id
+        if self.framed == "apicurio-header":
+            return HEADERS[1].format(side).encode(), int(given or 0).to_bytes(8, "big")
         if self.framed != "confluent-header":
             return None
-        given = self.schema_id
         data = b"\1" + Uuid(given).bytes if isinstance(given, str) else b"\0" + int(given or 0).to_bytes(4, "big")
         return HEADERS[0].format(side).encode(), data + self.indexes
 

@@ -455,7 +455,7 @@ def _with_files(topic: Topic, place: str, folder: Path | None) -> Topic:
     keys = schemed.loaded(topic.keys, folder, f"{place}.keys")
     values = schemed.loaded(_with_content(topic.values, f"{place}.values", folder), folder, f"{place}.values")
     for name, side in (("keys", keys), ("values", values)):
-        if side.framed == "confluent-header" and topic.legacy != Legacy():
+        if side.framed.endswith("-header") and topic.legacy != Legacy():
             raise UsageError(f"{place}.{name}.framing needs headers, which old formats lack; remove legacy")
         if side.schema:
             schemed.check(side, keys.in_fields, f"{place}.{name}")

@@ -24,6 +24,7 @@ from referencing.jsonschema import DRAFT7
 from kfuzz.corpora import schemed
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.shaping import FRAMINGS
 from kfuzz.corpora.statistics import check_statistics
 from kfuzz.corpora.value_writer import ValueWriter
 from kfuzz.corpora.verification import Corpus, verify
@@ -99,7 +100,7 @@ def test_the_mean_size_that_the_plan_uses_is_that_of_the_records() -> None:
         assert 2 * (1 << 20) / len(records) == pytest.approx(offset_bytes_mean(made.topics[0]), rel=0.1)
 
 
-@pytest.mark.parametrize("framing", ["confluent", "confluent-header", "apicurio", "none"])
+@pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("given", [AVRO, PROTO, JSON], ids=["avro", "protobuf", "json"])
 def test_a_corpus_is_right_and_cat_shows_its_values_as_json(given: str, framing: str, tmp_path: Path) -> None:
     values = given.replace("schema_id = 42", f'framing = "{framing}"' + "\nschema_id = 42" * (framing != "none"))
@@ -117,8 +118,10 @@ def test_a_corpus_is_right_and_cat_shows_its_values_as_json(given: str, framing:
     assert {"values.schema"} <= {check.name for check in checks}
     line = json.loads(kfuzz("cat", tmp_path / "out" / "orders-0", "--records", "1").stdout)
     assert line["value"]["city" if framing == "none" else "state"]
-    if framing == "confluent-header":
-        assert line["headers"] == [["__value_schema_id", "\0\0\0\0*" + "\2\2" * (given is PROTO)]]
+    header = ["__value_schema_id", "\0\0\0\0*" + "\2\2" * (given is PROTO)]
+    if framing == "apicurio-header":
+        header = ["apicurio.value.globalId", "\0\0\0\0\0\0\0*"]
+    assert line["headers"] == [header] * framing.endswith("-header")
     # Values of another schema, or with another id, are off the workload.
     other = replace(made.topics[0].values, texts=(("x.avsc", '"long"'),), schema="x.avsc", references=(), fields=())
     topic = replace(made.topics[0], values=other)
