@@ -37,8 +37,8 @@ from kfuzz.corpora.programs import Program
 from kfuzz.corpora.quantities import LABEL, Range
 from kfuzz.forms import BOOLEAN, ListOf, Wrong, integer, table_of
 
-# Debezium's envelope; texts with @ stand for what differs.
-ENVELOPE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("debezium.json").read_text())
+# Debezium's keys and envelopes; texts with @ stand for what differs.
+SIDES: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("debezium.json").read_text())
 # The types of fields in Connect's schema; the others are texts.
 CONNECT: Final[dict[type, str]] = {Counter: "int64", Integer: "int64", Decimal: "double", Boolean: "boolean"}
 # Above the number of rows, because numbers begin with 0 after the snapshot.
@@ -62,12 +62,14 @@ class Changes:
 
     ``schema_part``: each value has its Connect schema. ``transaction_records``: so many records of a partition follow
     each other in one transaction of the database (0: without transaction metadata). ``added`` are changes of the table.
+    ``plain_keys``: keys are as in a topic of another kind, not objects with the row's fields of the type ``key``.
     """
 
     updates: Annotated[int, integer(0, 10_000)] = 8
     schema_part: Annotated[bool, BOOLEAN] = False
     transaction_records: Annotated[int, integer(0, 1 << 20)] = 0
     table: Annotated[str, LABEL] = "rows"
+    plain_keys: Annotated[bool, BOOLEAN] = False
     added: Annotated[tuple[Added, ...], ListOf(table_of(Added), "make it a list of tables", written=list)] = ()
 
     @property
@@ -77,7 +79,7 @@ class Changes:
 
 
 class _Envelope(FieldsWriter):
-    """Writes the parts of ``ENVELOPE`` that begin with @."""
+    """Writes the parts of ``SIDES`` that begin with @."""
 
     def __init__(self, fields: tuple[Field, ...], changes: Changes, key_type: str) -> None:
         super().__init__()
@@ -89,6 +91,8 @@ class _Envelope(FieldsWriter):
         each = self._changes.transaction_records
         if name in ("before", "after"):
             self._row(BEFORE if name == "before" else AFTER, -1 if name == "before" else 0)
+        elif name == "key":
+            self.object(self._fields)
         elif name == "columns":
             self._with_added(b"[", self._columns, b"]")
         elif name == "table":
@@ -167,11 +171,21 @@ class _Envelope(FieldsWriter):
         self.steps[at] = replace(self.steps[at], cut_at=begin, size=end, next=len(self.steps))
 
 
+def key_fields(fields: tuple[Any, ...]) -> tuple[Field, ...]:
+    """The fields of a row that are the table's primary key, which is never null."""
+    return tuple(one for one in fields if isinstance(one, Key) and not one.null_share)
+
+
 @lru_cache(maxsize=64)
-def program(fields: tuple[Field, ...], changes: Changes, key_type: str) -> Program:
-    """The program that writes a change of a row with ``fields``; ``key_type`` is one of ``KEY_FORMS``."""
+def program(fields: tuple[Field, ...], changes: Changes, key_type: str, side: str = "value") -> Program:
+    """The program that writes a change of a row with ``fields``, or its key (``side``) with those of the type ``key``.
+
+    ``key_type`` is one of ``KEY_FORMS``.
+    """
+    if side == "key":
+        fields, changes = key_fields(fields), replace(changes, added=())
     made = _Envelope(fields, changes, key_type)
-    text = json.dumps(ENVELOPE if changes.schema_part else ENVELOPE["payload"], separators=(",", ":"))
+    text = json.dumps(SIDES[side] if changes.schema_part else SIDES[side]["payload"], separators=(",", ":"))
     fixed, *parts = re.split(r'"@([a-z]+)([.A-Za-z]*)"', text)
     made.ahead += fixed.encode()
     for name, more, after in zip(parts[::3], parts[1::3], parts[2::3], strict=True):

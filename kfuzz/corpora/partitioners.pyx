@@ -58,17 +58,17 @@ cdef class _Keys:
         made = program_of(keys, keys)
         self.writer = None if made is None else ValueWriter(made)
         self.seed, self.form, self.sizes = key_seed, KEY_FORMS.index(keys.form), to_range(keys.size)
-        self.room = bytearray((keys.size.max if made is None else made.bytes_max) + 8)
+        most = keys.size.max if made is None else made.bytes_max + made.key_fields * max(2, keys.json_size.max)
+        self.room = bytearray(most + 8)
         self.key = <uint8_t *> PyByteArray_AS_STRING(self.room)
 
     cdef int32_t write(self, uint64_t number) noexcept nogil:
         """Write a key to ``key``; its size."""
-        cdef int32_t size
+        cdef int32_t size = size_of_key(self.seed, number, &self.sizes)
         cdef owner_t owner
         if self.writer is not None:
-            owner = owner_t(<int64_t> number, 0, 0, -1, 0, NULL)
+            owner = owner_t(<int64_t> number, 0, key_of(self.seed, number, self.form), size, self.form, NULL)
             return <int32_t> (self.writer.write(self.key, cell(self.seed, number), &owner) - self.key)
-        size = size_of_key(self.seed, number, &self.sizes)
         put_key(self.key, self.form, key_of(self.seed, number, self.form), size)
         return size
 

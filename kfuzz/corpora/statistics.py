@@ -311,7 +311,7 @@ def _count_records(
     has_key = key_sizes >= 0
     keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
     sample.keyed[segment.partition] += len(keys)
-    if topic.keys.schema is None:
+    if not topic.keys.is_written:
         sizes, asked = key_sizes[has_key], topic.keys.size
         wrong = ~np.isin(sizes, [one for one, _ in asked.weights]) if asked.weights else (sizes < asked.min)
         sample.see("keys.size", wrong | (sizes > asked.max))

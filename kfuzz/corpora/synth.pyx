@@ -454,6 +454,8 @@ cdef class Synthesiser(Writers):
             change.rows, change.round = cell(self.row_seed, <uint64_t> change.rank), self.round_of(i)
             change.kind = self.kind_of_change(r, i)
             owner.change = &change
+            # The key itself may be an object that has it.
+            owner.key_size = size_of_key(self.key_seed, <uint64_t> change.rank, &self.key_size)
             # From the end of the snapshot on.
             owner.offset -= <int64_t> self.schedule.rows
         r.value_size = add_to(&self.made_values.out, self.value_writer, cell(r.seed, DRAW_FIELDS), &owner, &r.value_at)
@@ -500,15 +502,14 @@ cdef class Synthesiser(Writers):
             at = (at * self.partitions + self.partition if own == NULL else at) % self.key_count
         if own != NULL and not self.is_changes:
             at = own[at]
-        if self.key_writer is not None:
-            self.write_key(r, <int64_t> at)
-            return
         r.key = key_of(self.key_seed, at, self.key_form)
         r.key_size = size_of_key(self.key_seed, at, &self.key_size)
+        if self.key_writer is not None:
+            self.write_key(r, <int64_t> at)
 
     cdef void write_key(self, record_t *r, int64_t number) noexcept nogil:
-        """Write the key with this number by its schema, after those before it. It depends on nothing else."""
-        cdef owner_t owner = owner_t(number, 0, 0, -1, KEY_LETTERS, NULL)
+        """Write the key with this number by its program, after those before it. It depends on nothing else."""
+        cdef owner_t owner = owner_t(number, 0, r.key, r.key_size, self.key_form, NULL)
         r.key_size = add_to(&self.made_keys.out, self.key_writer, key_of(self.key_seed, number, KEY_LETTERS), &owner,
                             &r.key_at)
 

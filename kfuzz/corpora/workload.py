@@ -125,6 +125,8 @@ class Keys(Schemed):
     partitioner: Annotated[str | None, choice(*PARTITIONERS)] = None
     fields: Annotated[FieldsDrawn, FIELDS_DRAWN] = ()
     space: Annotated[str | None, LABEL] = None
+    # The fields and changes of the rows whose keys these are, if they are objects. The topic fills them in.
+    row: tuple[tuple[Field, ...], Changes] | None = None
 
     def __post_init__(self) -> None:
         if self.type is not None:
@@ -134,8 +136,13 @@ class Keys(Schemed):
             object.__setattr__(self, "size", size)
 
     @property
+    def is_written(self) -> bool:
+        """Whether a program writes each key, so that sizes come from it."""
+        return self.schema is not None or self.row is not None
+
+    @property
     def form(self) -> str:
-        """The form of a key's bytes: one of ``KEY_FORMS``."""
+        """The form of a key's bytes, or of those inside its object: one of ``KEY_FORMS``."""
         return self.type or ("digits" if self.kind == "sequential" else "letters")
 
     @property
@@ -192,8 +199,10 @@ def program_of(side: Keys | Values, keys: Keys) -> Program | None:
     """The program that writes these values or keys of records with ``keys``; None if they have only sizes."""
     if side.schema:
         return schemed.program(side, keys.in_fields)
-    if isinstance(side, Keys) or not side.is_written:
+    if not side.is_written:
         return None
+    if isinstance(side, Keys):
+        return changes.program(*cast("Any", side.row), side.form, "key")
     if side.kind == "json":
         return json_values.program(cast("tuple[Field, ...]", side.fields))
     if side.is_changes:
@@ -342,6 +351,12 @@ class Topic:
     adversarial: Annotated[Adversarial, table_of(Adversarial)] = Adversarial()
     kind: Annotated[str, choice("records", *KINDS)] = "records"
     things: Annotated[Things, table_of(Things)] = Things()
+
+    def __post_init__(self) -> None:
+        values = self.values
+        has_objects = values.is_changes and not values.changes.plain_keys and not self.keys.schema
+        row = (cast("tuple[Field, ...]", values.fields), values.changes) if has_objects else None
+        object.__setattr__(self, "keys", replace(self.keys, row=row))
 
     @property
     def is_own(self) -> bool:
@@ -498,7 +513,8 @@ def _check_partitioner(topic: Topic, place: str) -> None:
     if keys.partitioner not in HASHING:
         return
     made = program_of(keys, keys)
-    size = int(keys.cardinality * (made.bytes_mean if made else keys.size.mean))
+    each = made.bytes_mean + made.key_fields * keys.json_size.mean if made else keys.size.mean
+    size = int(keys.cardinality * each)
     if keys.cardinality > OWN_KEYS_MAX or size > OWN_KEYS_BYTES_MAX:
         raise UsageError(
             f"{place}.partitioner {keys.partitioner} needs a table of all keys, at most {OWN_KEYS_MAX} of together "
@@ -553,6 +569,9 @@ def _check_values(values: Values, place: str) -> None:
 
 def _check_changes(topic: Topic, place: str) -> None:
     values, keys = topic.values, topic.keys
+    made = program_of(values, keys)
+    if keys.schema and made and made.key_fields:
+        raise UsageError(f'{place}.values.fields has the type "key", and keys with a schema are no text; remove either')
     if not values.is_changes:
         if values.changes != Changes():
             raise UsageError(f'{place}.values.changes needs the kind "cdc", not "{values.kind}"; set kind or remove it')
@@ -569,6 +588,11 @@ def _check_changes(topic: Topic, place: str) -> None:
     ):
         if is_wrong:
             raise UsageError(f"{place}.{key} does not apply to changes of rows, where each offset has one; remove it")
+    if keys.row and not changes.key_fields(values.fields):
+        raise UsageError(
+            f'{place}.values.fields has no primary key; give it a field of the type "key" without null_share, or set '
+            "changes.plain_keys"
+        )
     if keys.partitioner not in HASHING and keys.cardinality < topic.partitions:
         raise UsageError(
             f"{place}.keys.cardinality is {keys.cardinality}, so some of {topic.partitions} partitions have no row; "
@@ -672,6 +696,9 @@ def _items(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, Values) and not value.is_changes:
         # As before there were any.
         found = [one for one in found if one[0] != "changes"]
+    if isinstance(value, Keys):
+        # They follow from the topic's values.
+        found = [one for one in found if one[0] != "row"]
     return [(name, one) for name, one in found if one != () and one is not None and not isinstance(one, Target)]
 
 

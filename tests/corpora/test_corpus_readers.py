@@ -19,6 +19,7 @@ from conftest import require_kafka_build
 from google.protobuf import json_format
 from google.protobuf.message_factory import GetMessageClass
 from made_corpora import batches_of
+from test_corpus_relations import customers, predicted, records, workload_of
 
 from kfuzz.conformance.broker.real import java_command
 from kfuzz.conformance.protocol.testees import Testee
@@ -114,3 +115,31 @@ def test_the_deserialisers_of_apicurio_read_every_value(version: int, framings: 
         assert found == fields
     assert ours.failures == 0
     assert len(said) > 500 * len(framings)
+
+
+@pytest.mark.full
+@pytest.mark.java
+@pytest.mark.parametrize("keys", ['space = "people"', 'type = "long", partitioner = "murmur2"'])
+def test_connect_and_debezium_make_the_predicted_rows_of_the_changes(keys: str) -> None:
+    workload = workload_of(customers(keys, schema_part="true"))
+    made = [one for each in records(workload, "customers").values() for one in each]
+    lines = [f"{one.key.hex()} {'-' if one.value is None else one.value.hex()}" for one in made]
+    rows: dict[str, Any] = {}
+    tombstones = 0
+    for record, line in zip(made, read("debezium", "Debezium.java", lines), strict=True):
+        key, row = line.split("\t")
+        assert json.loads(key) == json.loads(record.key)["payload"]
+        found, tombstones = json.loads(row), tombstones + (record.value is None)
+        if found is None:
+            assert record.value is None
+            assert rows[key] is None
+            continue
+        change = json.loads(record.value)["payload"]
+        is_deleted = found.pop("__deleted") == "true"
+        # A field that was added after the change is null.
+        assert found == dict.fromkeys(found) | change["before" if is_deleted else "after"]
+        rows[key] = None if is_deleted else found
+    live = sum(one is not None for one in rows.values())
+    expected = predicted(workload, "customers")["changes"]
+    assert (expected["live_keys"], expected["deleted_keys"]) == (live, len(rows) - live)
+    assert expected["tombstones"] == tombstones > 20

@@ -13,6 +13,7 @@ from made_corpora import batches_of
 
 from kfuzz.corpora import joins
 from kfuzz.corpora.generation import generate
+from kfuzz.corpora.partitioners import partition_of
 from kfuzz.corpora.plan import Plan, decided
 from kfuzz.corpora.schemed import decoder_of
 from kfuzz.corpora.statistics import check_statistics
@@ -54,14 +55,13 @@ def predicted(workload: Workload, topic: str) -> dict[str, Any]:
 @pytest.mark.parametrize("keys", ["null_share = 0", 'partitioner = "murmur2"', 'type = "long"'])
 def test_a_join_gives_the_predicted_counts(keys: str) -> None:
     workload = workload_of(customers(keys) + orders('topic = "customers", dangling = 0.0123'))
-    there = {one.key for each in records(workload, "customers").values() for one in each}
+    there = {json.loads(one.key or b"")["id"] for each in records(workload, "customers").values() for one in each}
     assert len(there) == 100
     found: Counter[bool] = Counter()
     made = records(workload, "orders").values()
     for each in made:
         for one in each:
-            key = json.loads(one.value or b"")["customer"]
-            found[(key.to_bytes(8, "big") if isinstance(key, int) else key.encode()) in there] += 1
+            found[json.loads(one.value or b"")["customer"] in there] += 1
     [expected] = predicted(workload, "orders")["references"]
     assert expected == {
         "field": "customer",
@@ -123,7 +123,7 @@ def rows_of(each: list[Record]) -> tuple[Counter[str], dict[bytes, Any]]:
             continue
         assert change["before"] == rows.get(one.key)
         assert (change["after"] is None, change["before"] is None) == (change["op"] == "d", change["op"] in "rc")
-        assert change["after"] is None or change["after"]["id"].encode() == one.key
+        assert change["after"] is None or {"id": change["after"]["id"]} == json.loads(one.key)
         assert change["ts_ms"] == one.timestamp
         assert (change["source"]["snapshot"] == "true") == (change["op"] == "r") == (change["transaction"] is None)
         rows[one.key] = change["after"]
@@ -157,6 +157,29 @@ def test_each_change_begins_with_the_row_that_the_one_before_left(tmp_path: Path
     generate(workload, tmp_path / "out")
     assert verify(tmp_path / "out") == []
     assert check_statistics(Corpus.open(Target.of(tmp_path / "out")))[1] == []
+
+
+def test_the_keys_of_changes_are_objects_with_the_primary_key_or_plain() -> None:
+    keys = 'type = "long", partitioner = "murmur2"'
+    id_column = {"type": "int64", "optional": False, "field": "id"}
+    schema = {"type": "struct", "fields": [id_column], "optional": False, "name": "kfuzz.public.customers.Key"}
+    for more, wanted in (
+        ("false", lambda id: {"id": id}),
+        ("true", lambda id: {"schema": schema, "payload": {"id": id}}),
+        ("false\nplain_keys = true", None),
+    ):
+        for partition, each in records(workload_of(customers(keys, more)), "customers").items():
+            for one in each:
+                assert partition_of("murmur2", one.key or b"", 2) == partition
+                if one.value is not None:
+                    change = json.loads(one.value)
+                    change = change.get("payload", change)
+                    id = (change["after"] or change["before"])["id"]
+                    assert one.key == (compact(wanted(id)) if wanted else id.to_bytes(8, "big"))
+
+
+def compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def test_compaction_leaves_the_last_change_of_each_key() -> None:

@@ -263,6 +263,11 @@ def test_a_key_with_a_schema_follows_from_its_number(kind: str, tmp_path: Path) 
     assert set(tenants.values()) == {"a", "b"}
 
 
+def test_a_key_with_a_schema_is_no_field_of_json() -> None:
+    with pytest.raises(UsageError, match="keys with a schema are no text; remove either"):
+        workload('kind = "json"\nfields = [{ name = "k", type = "key" }]', keys=KEYS.replace("KIND", "uniform"))
+
+
 def test_the_script_registers_each_schema_after_those_that_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import Range, Topic, Workload, load, parse, read, render, schema
 from kfuzz.errors import UsageError
+from kfuzz.forms import table_of
 from kfuzz.units import SIZES, parse_size, show_size
 
 WORKLOADS = sorted((Path(__file__).parents[2] / "spark_jobs" / "workloads").glob("*.toml"))
@@ -167,7 +168,7 @@ def test_the_guide_explains_every_key_with_its_table() -> None:
         value = getattr(topic, table.name)
         if is_dataclass(value):
             assert f"**`[topics.{table.name}]`**" in guide
-            keys += [field.name for field in fields(value)]
+            keys += table_of(type(value)).keys
     tables = {"topics", "keys", "values", "headers", "timestamps", "batches", "producers", "transactions", "legacy"}
     assert [key for key in keys if key not in tables and f"`{key}`" not in guide] == []
 
