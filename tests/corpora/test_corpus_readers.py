@@ -34,7 +34,7 @@ LEGACY = ["id-handler=io.apicurio.registry.serde.Legacy8ByteIdHandler", "use-id=
 
 
 def read(profile: str, program: str, lines: list[str], *arguments: str) -> list[str]:
-    """What a Java program of the folder prints for these lines, with the jars of a profile of its pom.xml."""
+    """The lines that a Java program of the folder prints for these, with the jars of a profile of its pom.xml."""
     require_kafka_build()
     home = FOLDER / "target" / profile
     build = ("mvn", "-q", "-B", f"-P{profile}", f"-Dreader={profile}", "prepare-package")
