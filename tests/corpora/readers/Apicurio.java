@@ -16,21 +16,20 @@ import org.apache.kafka.common.serialization.Deserializer;
 class Apicurio {
     public static void main(String[] settings) throws Exception {
         Map<String, Object> config = new HashMap<>();
-        for (String setting : settings)
-            config.put(setting.split("=")[0], setting.split("=")[1]);
+        for (int at = 0; at < settings.length; at += 2)
+            config.put(settings[at], settings[at + 1]);
         Map<String, Deserializer<?>> readers = Map.of(
             "AVRO", new AvroKafkaDeserializer<>(),
             "PROTOBUF", new ProtobufKafkaDeserializer<>(),
             "JSON", new JsonSchemaKafkaDeserializer<>());
         readers.values().forEach(reader -> reader.configure(config, false));
-        HexFormat hex = HexFormat.of();
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         for (Scanner lines = new Scanner(System.in); lines.hasNextLine(); ) {
             String[] parts = lines.nextLine().split(" ");
             RecordHeaders headers = new RecordHeaders();
             for (int at = 2; at < parts.length; at += 2)
-                headers.add(parts[at], hex.parseHex(parts[at + 1]));
-            Object value = readers.get(parts[0]).deserialize("topic", headers, hex.parseHex(parts[1]));
+                headers.add(parts[at], HexFormat.of().parseHex(parts[at + 1]));
+            Object value = readers.get(parts[0]).deserialize("topic", headers, HexFormat.of().parseHex(parts[1]));
             out.println(value instanceof Message message
                 ? JsonFormat.printer().preservingProtoFieldNames().omittingInsignificantWhitespace().print(message)
                 : value);
