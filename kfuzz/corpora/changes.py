@@ -60,9 +60,9 @@ class Added:
 class Changes:
     """How the rows of a table change. Between its creation and its deletion, a row is updated ``updates`` times.
 
-    ``schema_part``: each value has its Connect schema. ``transaction_records``: so many records of a partition follow
+    ``schema_part``: keys and values have Connect schemas. ``plain_keys``: keys are as in a topic of another kind, not
+    objects with the row's fields of the type ``key``. ``transaction_records``: so many records of a partition follow
     each other in one transaction of the database (0: without transaction metadata). ``added`` are changes of the table.
-    ``plain_keys``: keys are as in a topic of another kind, not objects with the row's fields of the type ``key``.
     """
 
     updates: Annotated[int, integer(0, 10_000)] = 8
@@ -178,12 +178,10 @@ def key_fields(fields: tuple[Any, ...]) -> tuple[Field, ...]:
 
 @lru_cache(maxsize=64)
 def program(fields: tuple[Field, ...], changes: Changes, key_type: str, side: str = "value") -> Program:
-    """The program that writes a change of a row with ``fields``, or its key (``side``) with those of the type ``key``.
+    """The program that writes a change of a row with ``fields``, or a key (``side``) with them.
 
     ``key_type`` is one of ``KEY_FORMS``.
     """
-    if side == "key":
-        fields, changes = key_fields(fields), replace(changes, added=())
     made = _Envelope(fields, changes, key_type)
     text = json.dumps(SIDES[side] if changes.schema_part else SIDES[side]["payload"], separators=(",", ":"))
     fixed, *parts = re.split(r'"@([a-z]+)([.A-Za-z]*)"', text)

@@ -125,7 +125,7 @@ class Keys(Schemed):
     partitioner: Annotated[str | None, choice(*PARTITIONERS)] = None
     fields: Annotated[FieldsDrawn, FIELDS_DRAWN] = ()
     space: Annotated[str | None, LABEL] = None
-    # The fields and changes of the rows whose keys these are, if they are objects. The topic fills them in.
+    # The fields of keys that are objects, and how their rows change. The topic fills them in.
     row: tuple[tuple[Field, ...], Changes] | None = None
 
     def __post_init__(self) -> None:
@@ -355,7 +355,7 @@ class Topic:
     def __post_init__(self) -> None:
         values = self.values
         has_objects = values.is_changes and not values.changes.plain_keys and not self.keys.schema
-        row = (cast("tuple[Field, ...]", values.fields), values.changes) if has_objects else None
+        row = (changes.key_fields(values.fields), replace(values.changes, added=())) if has_objects else None
         object.__setattr__(self, "keys", replace(self.keys, row=row))
 
     @property
@@ -588,7 +588,7 @@ def _check_changes(topic: Topic, place: str) -> None:
     ):
         if is_wrong:
             raise UsageError(f"{place}.{key} does not apply to changes of rows, where each offset has one; remove it")
-    if keys.row and not changes.key_fields(values.fields):
+    if keys.row and not keys.row[0]:
         raise UsageError(
             f'{place}.values.fields has no primary key; give it a field of the type "key" without null_share, or set '
             "changes.plain_keys"
