@@ -205,7 +205,7 @@ def _stored(path: str) -> Iterator[str]:
 
 def _print(wanted: Request, table: _Table | None, *, keep_going: bool) -> int:
     from kfuzz.logs.printing import json_lines, key_like
-    from kfuzz.logs.segments import passed_over
+    from kfuzz.logs.segments import find_segments, lost_between, passed_over
 
     complaints = Complaints()
     is_empty = True
@@ -226,6 +226,15 @@ def _print(wanted: Request, table: _Table | None, *, keep_going: bool) -> int:
     out.flush()
     if sentence := passed_over(wanted.path):
         complain(sentence)
+    if (wanted.first, wanted.last, wanted.most, wanted.tail) == (None, None, None, None):
+        missing = list(lost_between(find_segments(wanted.path, topics=wanted.topics, pass_over=lambda *_: None)))
+        if missing:
+            one = missing[0]
+            more = f" ({counted(len(missing) - 1, 'more gap', 'more gaps')})" if missing[1:] else ""
+            complain(
+                f"{one.partition}: no segment has the offsets {one.first} to {one.last}, so reading goes on at "
+                f"{one.next}{more}; `kfuzz check` says whether they are lost or were compacted"
+            )
     if wanted.schemas is not None and (count := wanted.schemas.failures):
         what = counted(count, "key or value", "keys or values")
         complaints.say(f"{what} cannot be decoded; the first: {wanted.schemas.first_failure}")

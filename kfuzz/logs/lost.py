@@ -143,7 +143,7 @@ class Bounds:
         found = [one - 1 for one in self.beside(".snapshot")]
         topic, _, number = self.partition.rpartition(":")
         for name in (RECOVERY_POINT, REPLICATION) if topic else ():
-            points = _kept_offsets(self.path.absolute().parents[1] / name)
+            points = kept_offsets(self.path.absolute().parents[1] / name)
             found.append(points.get((topic, int(number)), 0) - 1)
         found += self.indexed()
         return max((one for one in found if before < one <= self.base + INT32_MAX), default=None)
@@ -172,7 +172,7 @@ def _offsets_at(path: Path, changed_ns: int) -> dict[tuple[str, int], int]:
     return partition_offsets(path)
 
 
-def _kept_offsets(path: Path) -> dict[tuple[str, int], int]:
+def kept_offsets(path: Path) -> dict[tuple[str, int], int]:
     """The offsets in a checkpoint, which is asked about many partitions."""
     try:
         return _offsets_at(path, path.stat().st_mtime_ns)

@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,7 +24,8 @@ from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import file_kind, local_path, map_bytes, open_regular
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.contents import require_batches
-from kfuzz.logs.stored import DELTA, FOLDER, INDEXES, LEAVING, NAMES_MOST, last_batch, last_offset, left_out
+from kfuzz.logs.lost import Bounds, LostOffsets, kept_offsets
+from kfuzz.logs.stored import CLEANER, DELTA, FOLDER, INDEXES, LEAVING, NAMES_MOST, last_batch, last_offset, left_out
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
@@ -303,6 +304,19 @@ def log_end(segment: Segment) -> tuple[int, int]:
             found = last_batch(segment.path, view := mapped(file, 0, segment.size))
             require_whole(view)
     return (segment.base_offset or 0, 0) if found is None else (found[0] + 1, found[1])
+
+
+def lost_between(segments: Iterable[Segment]) -> Iterator[LostOffsets]:
+    """The offsets that no segment has, although a later segment of the partition is there. The cleaner may have removed
+    them, unless the broker has no checkpoint of that. Segments with a damaged end are left out.
+    """
+    for one in segments:
+        if one.next_offset is None:
+            continue
+        cleaned = kept_offsets(one.path.absolute().parents[1] / CLEANER)
+        end, at = log_end(one)
+        if at == one.size and end < one.next_offset and (one.topic, one.partition) not in cleaned:
+            yield Bounds(one.path).lost(at, at, end - 1, one.next_offset)
 
 
 def entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:

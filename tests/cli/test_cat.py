@@ -219,6 +219,18 @@ def offsets(log: Path, *arguments: str) -> list[int]:
     return [one["offset"] for one in printed(log, *arguments, "--columns", "offset")]
 
 
+def test_offsets_between_two_segments_are_named_unless_the_cleaner_removed_them(log: Path) -> None:
+    written(log.with_name(f"{9:020d}.log"), Record(9, 1, b"k", b"v"))
+    words = "no segment has the offsets 5 to 8, so reading goes on at 9; `kfuzz check` says"
+    for path in (log.parents[1], log.parent):
+        code, out, said = outcome("cat", path)
+        assert (code, len(out.splitlines())) == (0, 6)
+        assert f"orders:0: {words}" in said
+    assert len(printed(log.parent, "--from", "9")) == 1
+    (log.parents[1] / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 5\n")
+    assert len(printed(log.parent)) == 6
+
+
 @pytest.fixture
 def chosen(log: Path) -> Path:
     """Keys a, b, c and none; the last value of b is null. Two records have a header twice."""
