@@ -668,7 +668,8 @@ def _is_table(value: object) -> bool:
 
 
 def _items(value: Any) -> list[tuple[str, Any]]:
-    found = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    is_field = isinstance(value, Field)
+    found = value.settings if is_field else [(field.name, getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, Values) and not value.is_changes:
         # As before there were any.
         found = [one for one in found if one[0] != "changes"]
