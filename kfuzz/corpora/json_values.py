@@ -6,10 +6,12 @@ Nested objects are only parts of the texts in front of its steps.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.corpora import programs
@@ -31,7 +33,7 @@ TO: Final = object_of(To).keys
 
 @dataclass(frozen=True, slots=True)
 class Field(Drawn):
-    """A field of JSON objects. It has the settings that ``FIELDS`` has for its type; those of others are None.
+    """A field of JSON objects. It has the settings that json_fields.json has for its type; all others are None.
 
     ``format`` is that of a timestamp, and ``fields`` are those of an object.
     """
@@ -74,50 +76,27 @@ class _FieldForm(Form):
 JSON_FIELDS: Final = ListOf(
     _FieldForm({"$ref": "#/$defs/field"}, "make it a table"), "make it a list of tables", written=list
 )
-# Each type of field: a sentence about it, its settings with their defaults, and the forms that ``Drawn`` has otherwise.
-TYPES: Final[dict[str, tuple[str, dict[str, Any], Mapping[str, Form]]]] = {
-    "counter": ("start plus step times the offset, modulo 2⁵³.", {"start": 0, "step": 1}, {}),
-    "integer": (
-        "A random whole number from min to max; a skew above 1 favours the low end.",
-        {"min": 0, "max": 100, "skew": 1},
-        {"min": WHOLE, "max": WHOLE},
-    ),
-    "decimal": (
-        "A random number from min to max with decimals digits after the point.",
-        {"min": 0, "max": 100, "decimals": 2, "skew": 1},
-        {"min": WIDE, "max": WIDE, "decimals": integer(1, 6)},
-    ),
-    "boolean": ("true in share of the records, otherwise false.", {"share": 0.5}, {}),
-    # The texts have no default.
-    "enum": ("One of several texts: a list, or a table of texts with weights.", {}, {"values": SETTINGS["values"]}),
-    "name": ("A first and a last name: one of 256.", {}, {}),
-    "text": ("Random words.", {"words": Range(3, 8)}, {"words": ranged(0, 10_000)}),
-    "timestamp": (
-        "The time at which the record was created: a date in RFC 3339, or milliseconds.",
-        {"format": "date"},
-        {"format": choice("date", "ms")},
-    ),
-    "uuid": ("A random UUID, version 4.", {}, {}),
-    "key": ("The record's key as a text; null if the record has no key.", {}, {}),
-    "reference": (
-        "A key of another topic, or of a key space.",
-        {"topic": None, "space": None, "dangling": 0.0, "lag_ms": None},
-        TO,
-    ),
-    "object": ("An object with fields of its own.", {"fields": ()}, {"fields": JSON_FIELDS}),
+# Forms that fields of a type have and those of schemas have not.
+FORMS: Final[dict[str, Mapping[str, Form]]] = {
+    "integer": {"min": WHOLE, "max": WHOLE},
+    "decimal": {"min": WIDE, "max": WIDE, "decimals": integer(1, 6)},
+    "enum": {"values": SETTINGS["values"]},
+    "text": {"words": ranged(0, 10_000)},
+    "timestamp": {"format": choice("date", "ms")},
+    "reference": TO,
+    "object": {"fields": JSON_FIELDS},
 }
 
 
-def _form(kind: str, about: str, defaults: dict[str, Any], forms: Mapping[str, Form]) -> Object:
+def _form(kind: str, about: str, defaults: dict[str, Any]) -> Object:
     """The form of fields of one type. Its keys are in the order of a corpus' workload."""
-    is_type = choice(kind)
-    required = {"name": LABEL, **{key: form for key, form in forms.items() if key not in defaults}}
+    is_type, own = choice(kind), FORMS.get(kind, {})
+    forms = {**SETTINGS, **own}
+    required = {"name": LABEL, **{key: form for key, form in own.items() if key not in defaults}}
     required["type"] = Form({"const": kind}, is_type.remedy, is_type.fits)
-    # An object is always there.
-    defaults = defaults if kind == "object" else {**defaults, "null_share": 0.0}
-    others = {key: {**SETTINGS, **forms}[key] for key in defaults}
-    before = TO if kind == "reference" else {}
-    return table(about, {**before, **required, **others}, list(required), defaults, partial(_made, defaults))
+    keys = {**(TO if kind == "reference" else {}), **required, **{key: forms[key] for key in defaults}}
+    made = {key: forms[key].make(default) for key, default in defaults.items()}
+    return table(about, keys, list(required), made, partial(_made, made))
 
 
 def _made(defaults: dict[str, Any], given: dict[str, Any]) -> Field:
@@ -125,11 +104,15 @@ def _made(defaults: dict[str, Any], given: dict[str, Any]) -> Field:
     to = {key: values.pop(key) for key in TO if key in values}
     field = Field(**values, reference=To(**to) if to else None)
     if "max" in values:
+        # Wrong ends are refused here, at their place.
         _ = field.numbers
     return field
 
 
-FIELDS: Final = {kind: _form(kind, *row) for kind, row in TYPES.items()}
+FIELDS: Final = {
+    kind: _form(kind, **one)
+    for kind, one in json.loads(Path(__file__).with_name("json_fields.json").read_bytes()).items()
+}
 
 
 def field_definitions() -> dict[str, Any]:

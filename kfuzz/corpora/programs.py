@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
-from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, ranged
+from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, limits_of, ranged
 from kfuzz.corpora.words import NAMES
 from kfuzz.corpora.words import WORDS as WORD_LIST
 from kfuzz.forms import Wrong, choice, integer, number, table_of
@@ -243,10 +243,9 @@ class Builder:
 
     def texts_of(self, weighed: Sequence[tuple[bytes, int]], targets: Sequence[int] = ()) -> Choices:
         """The choices with these texts and weights, and the steps that follow them."""
-        total, below, found = sum(weight for _, weight in weighed), 0, []
-        for (text, weight), target in zip(weighed, targets or [0] * len(weighed), strict=True):
-            below += weight
-            found.append(((below << 32) // total, len(self.texts), len(text), target))
+        limits, found = limits_of([weight for _, weight in weighed]), []
+        for limit, (text, _), target in zip(limits, weighed, targets or [0] * len(weighed), strict=True):
+            found.append((limit, len(self.texts), len(text), target))
             self.texts += text
         return tuple(found)
 
