@@ -32,8 +32,6 @@ _GUID: Final = matching("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "give a num
 _GUID.takes = str
 SCHEMA_ID: Final = Either(integer(1, INT64_MAX), _GUID)
 Texts = tuple[tuple[str, str], ...]
-
-
 FieldsDrawn = tuple[tuple[str, Drawn], ...]
 DRAWN: Final = table_of(Drawn)
 FIELDS_DRAWN: Final = TableOf(DRAWN, LABEL_MAX)

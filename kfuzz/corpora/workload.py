@@ -683,8 +683,6 @@ def value_text(value: object) -> str:
         return f"'{value}'"
     if isinstance(value, Range) and value.weights:
         return json.dumps(value.weights)
-    if isinstance(value, Range):
-        return f"{{ min = {value.min}, max = {value.max}, skew = {value.skew} }}"
     if is_dataclass(value):
         return "{ " + ", ".join(f"{name} = {value_text(inner)}" for name, inner in _items(value)) + " }"
     if isinstance(value, dict):
