@@ -36,20 +36,20 @@ from kfuzz.corpora.distributions import (
     weighed,
 )
 from kfuzz.corpora.layout import STATISTICS, WORKLOAD
+from kfuzz.corpora.own_log import LIMITS
 from kfuzz.corpora.partition_keys import own_keys
 from kfuzz.corpora.partitioners import key_bytes, partition_of
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.relations import TOMBSTONE, changes_at
 from kfuzz.corpora.schemed import decoder_of
 from kfuzz.corpora.verification import Corpus, Problem
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Keys, Topic, Values
+from kfuzz.corpora.workload import HASHING, Keys, Topic, Values
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
 from kfuzz.logs.segments import batch_bytes
-from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.schemas.values import Side
 
@@ -65,7 +65,6 @@ ROUNDING: Final = 1e-9
 # So many keys and values of a topic are decoded by their schemas.
 DECODED: Final = 20_000
 BATCHES_MOST: Final = 1 << 32
-LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
 # Settings for segments that have only an old format.
 OLD_FORMATS: Final = ("legacy.magic0_segments", "legacy.magic1_segments")
 
