@@ -326,19 +326,23 @@ def table_of(cls: type) -> Object:
     Its schema has the first paragraph of the docstring as a description, and the defaults.
     """
     plain = object_of(cls)
-    made = Object(plain.keys, plain.required, "make it a table", convert=lambda values: cls(**values))
-    properties = made.schema["properties"]
-    for one in fields(cls):
-        # An attribute without a form is no key.
-        if (form := plain.keys.get(one.name)) is None:
-            continue
-        default = one.default
-        if form.written and default is not MISSING and default is not None:
-            default = form.written(default)
-        # A nested table, and a value that is decided later, do not fit.
-        if form.fits(default):
-            properties[one.name] = {**form.schema, "default": default}
+    # An attribute without a form is no key.
+    defaults = {one.name: one.default for one in fields(cls) if one.name in plain.keys and one.default is not MISSING}
     about = " ".join((cls.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
+    return table(about, plain.keys, plain.required, defaults, lambda values: cls(**values))
+
+
+def table(
+    about: str, keys: Mapping[str, Form], required: Iterable[str], defaults: Json, convert: Callable[[Json], Any]
+) -> Object:
+    """The form of a table of TOML that ``convert`` makes something of; its schema has ``about`` and the defaults."""
+    made = Object(keys, required, "make it a table", convert=convert)
+    for name, default in defaults.items():
+        form = keys[name]
+        written = form.written(default) if form.written and default is not None else default
+        # A nested table, and a value that is decided later, do not fit.
+        if form.fits(written):
+            made.schema["properties"][name] = {**form.schema, "default": written}
     made.schema = {"description": about, **made.schema}
     return made
 

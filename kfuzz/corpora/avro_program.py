@@ -8,8 +8,9 @@ from typing import Any, Final
 from fastavro import parse_schema
 
 from kfuzz.corpora import programs
+from kfuzz.corpora.programs import INT64_MAX, INT64_MIN, varint
 from kfuzz.corpora.quantities import Range
-from kfuzz.corpora.shaping import INT64_MAX, INT64_MIN, NAME_BYTES, Schemed, Shaper, member, place_of, varint
+from kfuzz.corpora.shaping import NAME_BYTES, Schemed, Shaper, member, place_of
 from kfuzz.forms import Wrong
 from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.avro import schema_of
@@ -106,7 +107,7 @@ class Compiler(Shaper):
         elif kind in ("float", "double"):
             self.real(path, 8, form=programs.FLOAT if kind == "float" else programs.DOUBLE)
         elif kind == "boolean":
-            self.boolean(path, b"\1", b"\0")
+            self.boolean(self.given(path, "share", 0.5), b"\1", b"\0")
         elif kind == "string":
             self.text(path)
         elif kind == "bytes":

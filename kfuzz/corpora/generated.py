@@ -18,9 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfuzz import logs, records
+from kfuzz.corpora.own_log import LIMITS
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import log_chunks
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload
+from kfuzz.corpora.workload import Workload
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import NUMBERS, alike, numbers, views_of
@@ -29,7 +30,6 @@ from kfuzz.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES, RowMaker, millisecon
 from kfuzz.logs.segments import EVERYTHING, Selection
 from kfuzz.logs.slicing import Isolation, require_isolation
 from kfuzz.logs.transactions import Ahead
-from kfuzz.records import Limits
 from kfuzz.records.arrow import next_part
 from kfuzz.wire.records.framing import frames
 
@@ -59,8 +59,6 @@ BATCH_COLUMNS: Final[dict[str, pa.DataType]] = {
     "size": pa.int32(),
     "batch": pa.binary_view(),
 }
-# A batch of a corpus stays below this.
-LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
 
 
 def schema(rows: Rows = "batches", columns: Sequence[str] | None = None) -> pa.Schema:

@@ -191,7 +191,7 @@ def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = N
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     configs = None if log_dir is None else topic_configs(log_dir)
     found = []
-    first_ms, last_ms = corpus.rows.lowest("min_timestamp"), corpus.rows.highest("max_timestamp")
+    first_ms, last_ms = corpus.rows.ends("min_timestamp", "max_timestamp")
     if first_ms is not None and last_ms is not None:
         if configs is None:
             found.append(

@@ -10,10 +10,9 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.json_values import DATE_BYTES, quoted
-from kfuzz.corpora.programs import NUMBER_MAX
+from kfuzz.corpora.programs import DATE_BYTES, ITEMS_MAX, NUMBER_MAX, quoted
 from kfuzz.corpora.quantities import LABELS_MAX, Range
-from kfuzz.corpora.shaping import ITEMS_MAX, Schemed, Shaper, member, place_of, require_some
+from kfuzz.corpora.shaping import Schemed, Shaper, member, place_of, require_some
 from kfuzz.corpora.words import NAMES
 from kfuzz.documents import load_json
 from kfuzz.forms import Wrong, shown
@@ -104,7 +103,7 @@ class Compiler(Shaper):
         elif kind == "array":
             self._array(schema, path, resolver)
         elif kind == "boolean":
-            self.boolean(path, b"true", b"false")
+            self.boolean(self.given(path, "share", 0.5), b"true", b"false")
         elif kind == "null":
             self.ahead += b"null"
         elif kind == "string":

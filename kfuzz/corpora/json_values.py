@@ -8,31 +8,54 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Final, get_args
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Final
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.programs import Builder, Program, To
-from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, ranged
-from kfuzz.corpora.words import NAMES
+from kfuzz.corpora.programs import NUMBER_MAX, Builder, Drawn, Program, To, between, quoted
+from kfuzz.corpora.quantities import LABEL, Range, ranged
 from kfuzz.errors import UsageError
-from kfuzz.forms import Form, ListOf, Wrong, choice, integer, nearest, shown, table_of
+from kfuzz.forms import Form, ListOf, Object, Wrong, choice, integer, nearest, object_of, shown, table
 
 PAYLOADS_MAX: Final = 1_000_000
 WEIGHED: Final = re.compile(rb"([0-9]{1,9})\t(.*)", re.DOTALL)
 DEPTH_MAX = 8
-# Characters of a counter whose offset is not known yet; it may have up to 16.
-COUNTER_BYTES = 7
-# As in kfuzz.corpora.value_writer.
-DATE_BYTES = 24
 # A sample of the numbers of a range, to find their mean length.
 SPREAD = 1000
+WHOLE: Final = integer(-NUMBER_MAX, NUMBER_MAX)
+WIDE: Final = integer(-(1 << 31), 1 << 31)
+SETTINGS: Final = object_of(Drawn).keys
+TO: Final = object_of(To).keys
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Drawn):
+    """A field of JSON objects. It has the settings that json_fields.json has for its type; all others are None.
+
+    ``format`` is that of a timestamp, and ``fields`` are those of an object.
+    """
+
+    name: str = ""
+    format: str | None = None
+    fields: tuple[Field, ...] = ()
+
+    @property
+    def numbers(self) -> Range:
+        """The numbers from ``min`` to ``max``, without a point. ``Wrong`` if there are none or too many."""
+        return between(self.min or 0, self.max or 0, 10 ** (self.decimals or 0), self.skew or 1)
+
+    @property
+    def settings(self) -> list[tuple[str, Any]]:
+        """Each key of its type with its value."""
+        keys = FIELDS[str(self.type)].keys
+        return [(key, getattr(self.reference if key in TO else self, key)) for key in keys]
 
 
 class _FieldForm(Form):
-    """A table of one of the classes in ``FIELDS``; its key ``type`` says which."""
+    """A table of one of the types in ``FIELDS``; its key ``type`` says which."""
 
     def check(self, value: Any) -> None:
         """Raise ``Wrong`` for an unknown type, or as the form of that type does."""
@@ -43,155 +66,58 @@ class _FieldForm(Form):
         if value["type"] not in list(FIELDS):
             near = nearest(str(value["type"]), FIELDS)
             raise Wrong(f"is {shown(value['type'])}", near or choice(*FIELDS).remedy, ".type")
-        table_of(FIELDS[value["type"]]).check(value)
+        FIELDS[value["type"]].check(value)
 
     def make(self, value: Any) -> Any:
-        """An object of the class."""
-        return table_of(FIELDS[value["type"]]).make(value)
+        """The field."""
+        return FIELDS[value["type"]].make(value)
 
 
 JSON_FIELDS: Final = ListOf(
     _FieldForm({"$ref": "#/$defs/field"}, "make it a table"), "make it a list of tables", written=list
 )
+# Forms that fields of a type have and those of schemas have not.
+FORMS: Final[dict[str, Mapping[str, Form]]] = {
+    "integer": {"min": WHOLE, "max": WHOLE},
+    "decimal": {"min": WIDE, "max": WIDE, "decimals": integer(1, 6)},
+    "enum": {"values": SETTINGS["values"]},
+    "text": {"words": ranged(0, 10_000)},
+    "timestamp": {"format": choice("date", "ms")},
+    "reference": TO,
+    "object": {"fields": JSON_FIELDS},
+}
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """The key that every field has first."""
-
-    name: Annotated[str, LABEL]
-
-
-@dataclass(frozen=True, slots=True)
-class Counter(_Named):
-    """``start`` plus ``step`` times the offset, modulo 2⁵³."""
-
-    type: Annotated[str, choice("counter")] = "counter"
-    start: Annotated[int, integer(0, programs.NUMBER_MAX)] = 0
-    step: Annotated[int, integer(0, programs.NUMBER_MAX)] = 1
-    null_share: Share = 0.0
+def _form(kind: str, about: str, defaults: dict[str, Any]) -> Object:
+    """The form of fields of one type. Its keys are in the order of a corpus' workload."""
+    is_type, own = choice(kind), FORMS.get(kind, {})
+    forms = {**SETTINGS, **own}
+    required = {"name": LABEL, **{key: form for key, form in own.items() if key not in defaults}}
+    required["type"] = Form({"const": kind}, is_type.remedy, is_type.fits)
+    keys = {**(TO if kind == "reference" else {}), **required, **{key: forms[key] for key in defaults}}
+    made = {key: forms[key].make(default) for key, default in defaults.items()}
+    return table(about, keys, list(required), made, partial(_made, made))
 
 
-@dataclass(frozen=True, slots=True)
-class Integer(_Named):
-    """A random whole number from ``min`` to ``max``; a ``skew`` above 1 favours the low end."""
-
-    type: Annotated[str, choice("integer")] = "integer"
-    min: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 0
-    max: Annotated[int, integer(-programs.NUMBER_MAX, programs.NUMBER_MAX)] = 100
-    decimals: ClassVar[int] = 0
-    skew: Annotated[int, SKEW] = 1
-    null_share: Share = 0.0
-
-    def __post_init__(self) -> None:
-        _numbers(self)
+def _made(defaults: dict[str, Any], given: dict[str, Any]) -> Field:
+    values = {**defaults, **given}
+    to = {key: values.pop(key) for key in TO if key in values}
+    field = Field(**values, reference=To(**to) if to else None)
+    if "max" in values:
+        # Wrong ends are refused here, at their place.
+        _ = field.numbers
+    return field
 
 
-@dataclass(frozen=True, slots=True)
-class Decimal(_Named):
-    """A random number from ``min`` to ``max`` with ``decimals`` digits after the point."""
-
-    type: Annotated[str, choice("decimal")] = "decimal"
-    min: Annotated[int, integer(-(1 << 31), 1 << 31)] = 0
-    max: Annotated[int, integer(-(1 << 31), 1 << 31)] = 100
-    decimals: Annotated[int, integer(1, 6)] = 2
-    skew: Annotated[int, SKEW] = 1
-    null_share: Share = 0.0
-
-    def __post_init__(self) -> None:
-        _numbers(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Boolean(_Named):
-    """``true`` in ``share`` of the records, otherwise ``false``."""
-
-    type: Annotated[str, choice("boolean")] = "boolean"
-    share: Share = 0.5
-    null_share: Share = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Enum(_Named):
-    """One of several texts: a list, or a table of texts with weights."""
-
-    values: Annotated[Weights, LABELS]
-    type: Annotated[str, choice("enum")] = "enum"
-    null_share: Share = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Name(_Named):
-    """A first and a last name: one of 256."""
-
-    type: Annotated[str, choice("name")] = "name"
-    null_share: Share = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Text(_Named):
-    """Random words."""
-
-    type: Annotated[str, choice("text")] = "text"
-    words: Annotated[Range, ranged(0, 10_000)] = Range(3, 8)  # noqa: RUF009 - a Range is frozen.
-    null_share: Share = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timestamp(_Named):
-    """The time at which the record was created: a date in RFC 3339, or milliseconds."""
-
-    type: Annotated[str, choice("timestamp")] = "timestamp"
-    format: Annotated[str, choice("date", "ms")] = "date"
-    null_share: Share = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Uuid(_Named):
-    """A random UUID, version 4."""
-
-    type: Annotated[str, choice("uuid")] = "uuid"
-    null_share: Share = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Key(_Named):
-    """The record's key as a text; null if the record has no key."""
-
-    type: Annotated[str, choice("key")] = "key"
-    null_share: Share = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Reference(To):
-    """A key of another topic, or of a key space."""
-
-    name: Annotated[str, LABEL]
-    type: Annotated[str, choice("reference")] = "reference"
-    null_share: Share = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Object(_Named):
-    """An object with fields of its own."""
-
-    type: Annotated[str, choice("object")] = "object"
-    fields: Annotated[tuple[Field, ...], JSON_FIELDS] = ()
-
-
-Field = Counter | Integer | Decimal | Boolean | Enum | Name | Text | Timestamp | Uuid | Key | Reference | Object
-# Each class by the name of its type.
-FIELDS: Final[dict[str, type]] = {kind.__name__.lower(): kind for kind in get_args(Field)}
+FIELDS: Final = {
+    kind: _form(kind, **one)
+    for kind, one in json.loads(Path(__file__).with_name("json_fields.json").read_bytes()).items()
+}
 
 
 def field_definitions() -> dict[str, Any]:
     """The definition that the schema of ``JSON_FIELDS`` refers to; it belongs under ``$defs``."""
-    found = []
-    for named, kind in FIELDS.items():
-        made = table_of(kind).schema
-        properties = {**made["properties"], "type": {"const": named}}
-        found.append({**made, "properties": properties, "required": [*made["required"], "type"]})
-    return {"field": {"oneOf": found}}
+    return {"field": {"oneOf": [form.schema for form in FIELDS.values()]}}
 
 
 def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
@@ -203,7 +129,7 @@ def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
         here = f"{place}[{at}]"
         if names.index(field.name) != at:
             raise UsageError(f"{here}.name is {field.name!r} for the second time; give each field a name of its own")
-        if isinstance(field, Object):
+        if field.type == "object":
             check_fields(field.fields, f"{here}.fields", depth + 1)
 
 
@@ -218,43 +144,28 @@ class FieldsWriter(Builder):
 
     def field(self, field: Field) -> None:
         """Add the value of a field."""
-        match field:
-            case Object():
-                self.object(field.fields)
-            case Counter():
-                numbers = Range(field.start, field.start)
-                self.add(programs.COUNTER, 16, field.null_share, COUNTER_BYTES, numbers=numbers, times=field.step)
-            case Integer() | Decimal():
-                numbers = _numbers(field)
-                count, skew = numbers.max - numbers.min + 1, numbers.skew
-                spread = (numbers.min + count * (2 * at + 1) ** skew // (2 * SPREAD) ** skew for at in range(SPREAD))
-                # A number with a point has a digit in front of it, also if that is 0.
-                sizes = [
-                    len(f"{one / 10**field.decimals:.{field.decimals}f}") for one in (*spread, numbers.min, numbers.max)
-                ]
-                mean = sum(sizes[:SPREAD]) / SPREAD
-                more = {"numbers": numbers, "decimals": field.decimals}
-                self.add(programs.NUMBER, max(sizes[SPREAD:]), field.null_share, mean, **more)
-            case Boolean():
-                per_billion = round(field.share * 10**9)
-                self.choose([(b"true", per_billion), (b"false", 10**9 - per_billion)], field.null_share)
-            case Enum():
-                self.choose([(quoted(text), weight) for text, weight in field.values], field.null_share)
-            case Name():
-                self.choose([(quoted(name), 1) for name in NAMES], field.null_share)
-            case Text():
-                self.words(field.words, field.null_share)
-            case Timestamp(format="ms"):
-                self.add(programs.MOMENT, 16, field.null_share, 13)
-            case Timestamp():
-                self.add(programs.DATE, DATE_BYTES + 2, field.null_share, DATE_BYTES + 2, size=DATE_BYTES)
-            case Uuid():
-                self.add(programs.UUID, 38, field.null_share, 38)
-            case Key():
-                self.add(programs.KEY, 4, field.null_share, 2)
-                self.key_fields += 1
-            case Reference():
-                self.refer(field.target or programs.Target(), null_share=field.null_share)
+        nulls: dict[str, Any] = {"null_share": field.null_share}
+        if field.type == "object":
+            self.object(field.fields)
+        elif field.type == "counter":
+            self.counter(field, 16, **nulls)
+        elif field.type in ("integer", "decimal"):
+            self._number(field)
+        elif field.type == "boolean":
+            self.boolean(field.share or 0.0, b"true", b"false", **nulls)
+        elif field.format == "ms":
+            self.add(programs.MOMENT, 16, mean=13, **nulls)
+        else:
+            self.single(field, **nulls)
+
+    def _number(self, field: Field) -> None:
+        numbers, decimals = field.numbers, field.decimals or 0
+        count, skew = numbers.max - numbers.min + 1, numbers.skew
+        spread = (numbers.min + count * (2 * at + 1) ** skew // (2 * SPREAD) ** skew for at in range(SPREAD))
+        # A number with a point has a digit in front of it, also if that is 0.
+        sizes = [len(f"{one / 10**decimals:.{decimals}f}") for one in (*spread, numbers.min, numbers.max)]
+        mean, most = sum(sizes[:SPREAD]) / SPREAD, max(sizes[SPREAD:])
+        self.add(programs.NUMBER, most, field.null_share or 0.0, mean, numbers=numbers, decimals=decimals)
 
     def object(self, fields: Sequence[Field]) -> None:
         """Add an object."""
@@ -298,12 +209,3 @@ def payload_program(content: str, draw: str | None) -> Program:
     writer = Builder()
     writer.choose(weighed, kind=programs.TURN if draw == "turn" else None)
     return writer.program()
-
-
-def quoted(value: Any) -> bytes:
-    """The value in JSON."""
-    return json.dumps(value, ensure_ascii=False).encode()
-
-
-def _numbers(field: Integer | Decimal) -> Range:
-    return programs.between(field.min, field.max, 10**field.decimals, field.skew)

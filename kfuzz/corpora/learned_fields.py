@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from kfuzz.corpora.clock import DAY_MS
-from kfuzz.corpora.json_values import DATE_BYTES, DEPTH_MAX
-from kfuzz.corpora.programs import CHOICES_MAX
+from kfuzz.corpora.json_values import DEPTH_MAX
+from kfuzz.corpora.programs import CHOICES_MAX, DATE_BYTES
 from kfuzz.corpora.quantities import LABEL, LABEL_MAX, WEIGHT_MAX
 from kfuzz.corpora.words import WORDS
 from kfuzz.units import parse_moment

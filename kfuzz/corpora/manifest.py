@@ -209,19 +209,14 @@ class Manifest:
 
         return sum(pc.sum(batch.column(column)).as_py() or 0 for batch in self.batches([column]))
 
-    def lowest(self, column: str) -> int | None:
-        """The lowest value of a column; None if it has none."""
-        return min(self._ends(column, "min"), default=None)
-
-    def highest(self, column: str) -> int | None:
-        """The highest value of a column; None if it has none."""
-        return max(self._ends(column, "max"), default=None)
-
-    def _ends(self, column: str, end: str) -> Iterator[int]:
+    def ends(self, low: str, high: str) -> tuple[int | None, int | None]:
+        """The lowest value of one column, and the highest of another; None for a column without values."""
         import pyarrow.compute as pc
 
-        found = (pc.min_max(batch.column(column))[end].as_py() for batch in self.batches([column]))
-        return (value for value in found if value is not None)
+        batches = self.batches([low, high])
+        found = [(pc.min(one.column(low)).as_py(), pc.max(one.column(high)).as_py()) for one in batches]
+        lows, highs = ([ends[at] for ends in found if ends[at] is not None] for at in (0, 1))
+        return min(lows, default=None), max(highs, default=None)
 
     def distinct(self, column: str) -> list[str]:
         """The different values of a column of texts, sorted."""

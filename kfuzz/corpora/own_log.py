@@ -18,6 +18,7 @@ from kfuzz.records import Limits, Record, RecordBatch
 from kfuzz.records.read.reader import check_with
 
 CHUNK_BYTES: Final = 1 << 20
+# A batch of a corpus stays below this.
 LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
 
 

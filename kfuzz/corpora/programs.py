@@ -13,8 +13,8 @@ then one value: a number, or a text. ``form`` is its encoding. Six kinds lead to
 A step's random number depends only on the record's seed, the step's place, and the rounds of the loops around it. So
 equal records have equal bytes, wherever they are made.
 
-A workload's JSON fields become a program in ``json_values``. A schema becomes one in ``avro_program``,
-``proto_program`` or ``json_schema_program``; ``shaping`` has what these share, and what a workload may say of a field.
+``Drawn`` says how the values of a field are drawn. A workload's JSON fields become a program in ``json_values``. A
+schema becomes one in ``avro_program``, ``proto_program`` or ``json_schema_program``; ``shaping`` has what these share.
 A record that contains itself is written out, at most RECURSION_MAX levels of it, so a program has a bounded size.
 """
 
@@ -22,14 +22,17 @@ A record that contains itself is written out, at most RECURSION_MAX levels of it
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
-from kfuzz.corpora.quantities import LABEL, Range, Share
+from kfuzz.corpora.quantities import LABEL, LABELS, SKEW, Range, Share, Weights, limits_of, ranged
+from kfuzz.corpora.words import NAMES
 from kfuzz.corpora.words import WORDS as WORD_LIST
-from kfuzz.forms import Wrong, integer
+from kfuzz.forms import Wrong, choice, integer, number, table_of
+from kfuzz.wire.io.cursor import uvarint
 
 # The steps, as in kfuzz.corpora.value_writer.
 COUNTER, NUMBER, MOMENT, ITEM, CHOICE, PICK, TURN, WORDS, DATE, UUID, KEY, LETTERS, RAW, REFERENCE = range(14)
@@ -48,7 +51,14 @@ NUMBER_FORMS: Final = (2, 3)
 STEPS_MAX: Final = 20_000
 RECURSION_MAX: Final = 3
 NUMBER_MAX: Final = (1 << 53) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 WORD_BYTES: Final = len(WORD_LIST[0]) + 1
+# As in kfuzz.corpora.value_writer.
+DATE_BYTES: Final = 24
+# Characters of a counter whose offset is not known yet; it may have up to 16.
+COUNTER_BYTES: Final = 7
+ITEMS_MAX: Final = 10_000
+TEXT_BYTES_MAX: Final = 1 << 20
 
 Choices = tuple[tuple[int, int, int, int], ...]
 Body = Callable[[], None]
@@ -104,6 +114,36 @@ class To:
     dangling: Share = 0.0
     lag_ms: Annotated[int | None, integer(0, 1 << 40)] = None
     target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """How the values of one field of a schema are drawn. The field's type decides the keys that are left out."""
+
+    type: Annotated[str | None, choice("counter", "key", "name", "text", "timestamp", "uuid")] = None
+    min: Annotated[int | None, integer(INT64_MIN, INT64_MAX)] = None
+    max: Annotated[int | None, integer(INT64_MIN, INT64_MAX)] = None
+    skew: Annotated[int | None, SKEW] = None
+    decimals: Annotated[int | None, integer(0, 6)] = None
+    start: Annotated[int | None, integer(0, NUMBER_MAX)] = None
+    step: Annotated[int | None, integer(0, NUMBER_MAX)] = None
+    share: Annotated[float | None, number(0, 1)] = None
+    values: Annotated[Weights, LABELS] = ()
+    words: Annotated[Range | None, ranged(1, 10_000)] = None
+    size: Annotated[Range | None, ranged(0, TEXT_BYTES_MAX)] = None
+    count: Annotated[Range | None, ranged(0, ITEMS_MAX)] = None
+    reference: Annotated[To | None, table_of(To)] = None
+    null_share: Annotated[float | None, number(0, 1)] = None
+
+
+def quoted(value: Any) -> bytes:
+    """The value in JSON."""
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def varint(value: int) -> bytes:
+    """The zigzag varint of a number of 64 bits, as Kafka and Avro write it."""
+    return uvarint((value << 1 ^ value >> 63) & (1 << 64) - 1)
 
 
 def between(first: float, last: float, unit: int, skew: int) -> Range:
@@ -167,6 +207,9 @@ class Program:
 class Builder:
     """Puts a program together. ``ahead`` is the text before the next step, ``most`` the largest size so far."""
 
+    # The encodings of texts and whole numbers, and the bytes of a text.
+    text_form = number_form = JSON
+
     def __init__(self) -> None:
         self.texts = bytearray()
         self.steps: list[Step] = []
@@ -200,12 +243,52 @@ class Builder:
 
     def texts_of(self, weighed: Sequence[tuple[bytes, int]], targets: Sequence[int] = ()) -> Choices:
         """The choices with these texts and weights, and the steps that follow them."""
-        total, below, found = sum(weight for _, weight in weighed), 0, []
-        for (text, weight), target in zip(weighed, targets or [0] * len(weighed), strict=True):
-            below += weight
-            found.append(((below << 32) // total, len(self.texts), len(text), target))
+        limits, found = limits_of([weight for _, weight in weighed]), []
+        for limit, (text, _), target in zip(limits, weighed, targets or [0] * len(weighed), strict=True):
+            found.append((limit, len(self.texts), len(text), target))
             self.texts += text
         return tuple(found)
+
+    def encoded(self, text: str) -> bytes:
+        """The text as ``text_form`` says: in JSON, or after its size."""
+        if self.text_form == JSON:
+            return quoted(text)
+        data = text.encode()
+        return (varint if self.text_form == ZIGZAG else uvarint)(len(data)) + data
+
+    def counter(self, drawn: Drawn, most: int, **more: Any) -> None:
+        """Add a number that rises with the offset."""
+        start, step = drawn.start or 0, 1 if drawn.step is None else drawn.step
+        self.add(COUNTER, most, mean=COUNTER_BYTES, numbers=Range(start, start), times=step, **more)
+
+    def boolean(self, share: float, true: bytes, false: bytes, **more: Any) -> None:
+        """Add one of two texts: the first one in ``share`` of the records."""
+        per_billion = round(share * 10**9)
+        self.choose([(true, per_billion), (false, 10**9 - per_billion)], **more)
+
+    def single(self, drawn: Drawn, **more: Any) -> None:
+        """Add a text: a key of another topic, one of some values, or what the type or the sizes ask for."""
+        more["form"] = self.text_form
+        if drawn.reference:
+            self.refer(drawn.reference.target or Target(), **more)
+        elif drawn.values or drawn.type == "name":
+            weighed = drawn.values or [(name, 1) for name in NAMES]
+            self.choose([(self.encoded(text), weight) for text, weight in weighed], **more)
+        elif drawn.type == "key":
+            self.key(**more)
+        elif drawn.type == "timestamp":
+            self.add(DATE, DATE_BYTES + 2, mean=DATE_BYTES + 2, size=DATE_BYTES, **more)
+        elif drawn.type == "uuid":
+            self.add(UUID, 38, mean=38, **more)
+        elif drawn.size is not None:
+            self.add(LETTERS, 5 + drawn.size.max, numbers=drawn.size, **more)
+        else:
+            self.words(drawn.words or Range(3, 8), **more)
+
+    def key(self, **more: Any) -> None:
+        """Add the record's key as a text, or null."""
+        self.add(KEY, 4, mean=2, **more)
+        self.key_fields += 1
 
     def words(self, count: Range, null_share: float = 0.0, **more: Any) -> None:
         """Add a text of words."""

@@ -131,7 +131,7 @@ class Compiler(Shaper):
             # Only the tag is left out with a 0.
             self.flush()
         if kind == Field.TYPE_BOOL:
-            self.boolean(path, tag + b"\1", b"" if omits else tag + b"\0")
+            self.boolean(self.given(path, "share", 0.5), tag + b"\1", b"" if omits else tag + b"\0")
             return
         if kind == Field.TYPE_ENUM:
             numbers = [(one.name, one.number) for one in field.enum_type.values]

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import Annotated, Any, Final
 
 from kfuzz.forms import Either, Form, ListOf, Object, Wrong, choice, integer, number
@@ -49,11 +50,7 @@ class Range:
     @property
     def limits(self) -> list[int]:
         """For each of the weighted numbers, how many of 2^32 random numbers give it or an earlier one."""
-        total, below, found = sum(weight for _, weight in self.weights), 0, []
-        for _, weight in self.weights:
-            below += weight
-            found.append((below << 32) // total)
-        return found
+        return limits_of([weight for _, weight in self.weights])
 
     @property
     def mean(self) -> float:
@@ -63,6 +60,12 @@ class Range:
         if self.min == self.max:
             return float(self.min)
         return self.min + max(0.0, (self.max - self.min + 1) / (self.skew + 1) - 0.5)
+
+
+def limits_of(weights: Sequence[int]) -> list[int]:
+    """For each weight, how many of 2^32 random numbers choose it or an earlier one."""
+    total = sum(weights)
+    return [(below << 32) // total for below in accumulate(weights)]
 
 
 # Compiled code points into these bytes, so they stay as long as the process.

@@ -11,11 +11,10 @@ from typing import Any
 
 from kfuzz.corpora.changes import Added, Changes
 from kfuzz.corpora.clock import clock_of
-from kfuzz.corpora.json_values import Object, Reference
+from kfuzz.corpora.json_values import Field
 from kfuzz.corpora.partition_keys import own_keys
 from kfuzz.corpora.partitioners import changed_rows
-from kfuzz.corpora.programs import Target, To
-from kfuzz.corpora.shaping import Drawn
+from kfuzz.corpora.programs import Drawn, Target, To
 from kfuzz.corpora.workload import HASHING, KEY_FORMS, Keys, Topic, Values, Workload, program_of
 from kfuzz.corpora.writers import seed_of
 from kfuzz.errors import UsageError
@@ -51,12 +50,13 @@ def references_of(side: Keys | Values) -> list[tuple[str, To]]:
 def _mapped(part: Any, change: Change, path: str = "") -> Any:
     """A part of a topic with each reference as ``change`` returns it."""
     if isinstance(part, To):
-        return change(part.name if isinstance(part, Reference) else path, part)
+        return change(path, part)
     if isinstance(part, tuple):
         # The fields of a schema are pairs of a path and the rest.
         path = part[0] if part and isinstance(part[0], str) else path
         return tuple(_mapped(one, change, path) for one in part)
-    if isinstance(part, Keys | Values | Changes | Added | Object | Drawn):
+    if isinstance(part, Keys | Values | Changes | Added | Drawn):
+        path = part.name if isinstance(part, Field) else path
         return replace(part, **{one.name: _mapped(getattr(part, one.name), change, path) for one in fields(part)})
     return part
 

@@ -10,6 +10,7 @@ result is one whole number for each codec, ``values.fresh_bytes``, and the corpu
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -143,15 +144,9 @@ def _fresh_bytes(topic: Topic, codec: str, place: str) -> int:
         return plain / _payload(alone, codec, fresh)
 
     wanted = topic.values.ratio
-    low, high = 0, FRESH_PERIOD_BYTES
     # More fresh bytes give a lower ratio.
-    while high - low > 1:
-        middle = (low + high) // 2
-        if ratio(middle) > wanted:
-            low = middle
-        else:
-            high = middle
-    found = min((low, high), key=lambda fresh: abs(ratio(fresh) - wanted))
+    high = 1 + bisect_left(range(1, FRESH_PERIOD_BYTES), -wanted, key=lambda fresh: -ratio(fresh))
+    found = min((high - 1, high), key=lambda fresh: abs(ratio(fresh) - wanted))
     reached = ratio(found)
     if abs(reached / wanted - 1) > TOLERANCE:
         limit, remedy = ("at most", "lower") if reached < wanted else ("at least", "raise")

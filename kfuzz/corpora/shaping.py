@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Final
 from uuid import UUID as Uuid
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.json_values import DATE_BYTES, quoted
-from kfuzz.corpora.programs import Body, Builder, Endless, Target, To
-from kfuzz.corpora.quantities import LABEL_MAX, LABELS, MOMENT_MAX, SKEW, Range, Weights, ranged
-from kfuzz.corpora.words import NAMES
-from kfuzz.forms import (
-    TEXT,
-    Either,
-    ListOf,
-    TableOf,
-    Wrong,
-    choice,
-    integer,
-    matching,
-    nearest,
-    number,
-    step_of,
-    table_of,
-)
+from kfuzz.corpora.programs import INT64_MAX, ITEMS_MAX, Body, Builder, Drawn, Endless, Target, To, varint
+from kfuzz.corpora.quantities import LABEL_MAX, MOMENT_MAX, Range, Weights
+from kfuzz.forms import TEXT, Either, ListOf, TableOf, Wrong, choice, integer, matching, nearest, step_of, table_of
 from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.store import SUFFIXES
 from kfuzz.schemas.values import FRAME_BYTES, HEADERS, LONG_FRAME_BYTES, Side
-from kfuzz.wire.io.cursor import uvarint
 
 # Of a workload's schemas together, as JSON texts in its TOML.
 TEXTS_BYTES_MAX: Final = 256 << 10
 NESTED_MAX: Final = 64
-ITEMS_MAX: Final = 10_000
-TEXT_BYTES_MAX: Final = 1 << 20
 DEFAULT: Final = Range(0, 100)
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 NULL_SHARE: Final = 0.1
 NAME_BYTES: Final = programs.WORD_BYTES + 4
 # A text of the default number of words has fewer.
@@ -53,28 +34,6 @@ SCHEMA_ID: Final = Either(integer(1, INT64_MAX), _GUID)
 Texts = tuple[tuple[str, str], ...]
 # By default, Apicurio 3 writes ids of four bytes, and Apicurio 2 a header.
 FRAMINGS: Final = ("confluent", "confluent-header", "apicurio", "apicurio-3", "apicurio-header", "none")
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """How the values of one field of a schema are drawn. The field's type decides the keys that are left out."""
-
-    type: Annotated[str | None, choice("counter", "key", "name", "text", "timestamp", "uuid")] = None
-    min: Annotated[int | None, integer(INT64_MIN, INT64_MAX)] = None
-    max: Annotated[int | None, integer(INT64_MIN, INT64_MAX)] = None
-    skew: Annotated[int | None, SKEW] = None
-    decimals: Annotated[int | None, integer(0, 6)] = None
-    start: Annotated[int | None, integer(0, programs.NUMBER_MAX)] = None
-    step: Annotated[int | None, integer(0, programs.NUMBER_MAX)] = None
-    share: Annotated[float | None, number(0, 1)] = None
-    values: Annotated[Weights, LABELS] = ()
-    words: Annotated[Range | None, ranged(1, 10_000)] = None
-    size: Annotated[Range | None, ranged(0, TEXT_BYTES_MAX)] = None
-    count: Annotated[Range | None, ranged(0, ITEMS_MAX)] = None
-    reference: Annotated[To | None, table_of(To)] = None
-    null_share: Annotated[float | None, number(0, 1)] = None
-
-
 FieldsDrawn = tuple[tuple[str, Drawn], ...]
 DRAWN: Final = table_of(Drawn)
 FIELDS_DRAWN: Final = TableOf(DRAWN, LABEL_MAX)
@@ -142,11 +101,6 @@ class Schemed:
         return b"".join(varint(len(one)) + one for one in self.header(side) or ())
 
 
-def varint(value: int) -> bytes:
-    """The zigzag varint of a number of 64 bits, as Kafka and Avro write it."""
-    return uvarint((value << 1 ^ value >> 63) & (1 << 64) - 1)
-
-
 def member(path: str, name: str) -> str:
     """The path of a field in the field at ``path``."""
     return f"{path}.{name}" if path else name
@@ -164,9 +118,6 @@ class Shaper(Builder):
     it. The branches of a union have the path of the union.
     """
 
-    # The encodings of texts and whole numbers, and the bytes of a text.
-    text_form = number_form = 0
-
     def __init__(self, given: dict[str, Drawn], key_bytes_max: int, levels: int) -> None:
         super().__init__()
         self._given, self._key_bytes_max, self._levels = given, key_bytes_max, levels
@@ -176,13 +127,6 @@ class Shaper(Builder):
     def compile(self, side: Schemed) -> None:
         """Add the steps of the schema. ``Wrong`` if it cannot be generated."""
         raise NotImplementedError
-
-    def encoded(self, text: str) -> bytes:
-        """The text as ``text_form`` says: in JSON, or after its size."""
-        if self.text_form == programs.JSON:
-            return quoted(text)
-        data = text.encode()
-        return (varint if self.text_form == programs.ZIGZAG else uvarint)(len(data)) + data
 
     def given(self, path: str, key: str, default: Any) -> Any:
         """The workload's setting of a field, or else the default."""
@@ -260,11 +204,10 @@ class Shaper(Builder):
         require_some(is_some, path, "number", low, high)
         form: dict[str, Any] = {"form": self.number_form, **more}
         if found.reference:
-            self._refer(path, found.reference, high, most, form)
+            self.refer(self._target(path, found.reference, high, form.get("decimals", 0)), most, **form)
         elif kind == "counter":
             mask = (1 << (int(min(high, INT64_MAX)) + 1).bit_length() - 1) - 1
-            start, step = found.start or 0, 1 if found.step is None else found.step
-            self.add(programs.COUNTER, most, numbers=Range(start, start), times=step, mask=mask, **form)
+            self.counter(found, most, mask=mask, **form)
         elif kind == "timestamp":
             self.add(programs.MOMENT, most, **form)
         else:
@@ -274,11 +217,6 @@ class Shaper(Builder):
         """Add a number with digits after the point."""
         places = self.given(path, "decimals", 2)
         self.number(path, -(1 << 52), 1 << 52, most, unit=10**places, decimals=places, **more)
-
-    def boolean(self, path: str, true: bytes, false: bytes) -> None:
-        """Add one of two texts."""
-        share = round(self.given(path, "share", 0.5) * 10**9)
-        self.choose([(true, share), (false, 10**9 - share)])
 
     def enum(self, path: str, symbols: dict[str, bytes]) -> None:
         """Add one of some texts, each with a name."""
@@ -300,37 +238,29 @@ class Shaper(Builder):
         require_some(low <= high, path, "length of a text", low, high)
         found = self.at(path, "type", "values", "words", "size", "reference")
         kind = self._type(path, found, "text", "key", "name", "timestamp", "uuid")
-        size, form = found.size, {"form": self.text_form}
-        if size is None and not found.words and (low or high < WORDS_BYTES):
-            size = Range(low, min(low + 20, high))
         if found.reference:
-            self._refer(path, found.reference, None, 0, form)
-        elif found.values or kind == "name":
-            self.choose([(self.encoded(text), weight) for text, weight in found.values or ((one, 1) for one in NAMES)])
-        elif kind == "key":
-            if self._key_bytes_max < 0:
-                raise wrong(path, "type", 'is "key", but the keys are no texts', "make both a counter")
-            self.add(programs.KEY, 5 + self._key_bytes_max, omits=True, **form)
-        elif kind == "timestamp":
-            self.add(programs.DATE, DATE_BYTES + 2, size=DATE_BYTES, **form)
-        elif kind == "uuid":
-            self.add(programs.UUID, 38, **form)
-        elif size is not None:
-            self.add(programs.LETTERS, 5 + size.max, numbers=size, **form)
-        else:
-            self.words(found.words or Range(3, 8), **form)
+            self._target(path, found.reference)
+        elif kind == "key" and not found.values and self._key_bytes_max < 0:
+            raise wrong(path, "type", 'is "key", but the keys are no texts', "make both a counter")
+        elif found.size is None and not found.words and (low or high < WORDS_BYTES):
+            found = replace(found, size=Range(low, min(low + 20, high)))
+        self.single(found)
 
-    def _refer(self, path: str, to: To, high: float | None, most: int, form: dict[str, Any]) -> None:
-        """Add a key of another topic: a number up to ``high``, or a text."""
+    def key(self, **more: Any) -> None:
+        """Add the record's key as a text; without one, the text is empty."""
+        self.add(programs.KEY, 5 + self._key_bytes_max, omits=True, **more)
+
+    def _target(self, path: str, to: To, high: float | None = None, decimals: int = 0) -> Target:
+        """The keys of a reference, if a field of texts can hold them, or one of numbers up to ``high``."""
         target = to.target or Target(form=0 if high is None else programs.NUMBER_FORMS[0])
         if "[]" in path:
             raise wrong(path, "reference", "is repeated in a record", "name a field that is not in an array or a map")
         if target.is_number != (high is not None):
             kind = "numbers" if target.is_number else "texts"
             raise wrong(path, "reference", f"is to keys that are {kind}", "name a field of that type")
-        if high is not None and (target.cardinality + target.beyond > high or form.get("decimals")):
+        if high is not None and (target.cardinality + target.beyond > high or decimals):
             raise wrong(path, "reference", "is to keys that this type does not hold", "name a field of a larger type")
-        self.refer(target, most, **form)
+        return target
 
     def raw(self, path: str) -> None:
         """Add random bytes."""

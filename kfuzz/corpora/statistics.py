@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -36,20 +36,20 @@ from kfuzz.corpora.distributions import (
     weighed,
 )
 from kfuzz.corpora.layout import STATISTICS, WORKLOAD
+from kfuzz.corpora.own_log import LIMITS
 from kfuzz.corpora.partition_keys import own_keys
 from kfuzz.corpora.partitioners import key_bytes, partition_of
 from kfuzz.corpora.plan import Segment
 from kfuzz.corpora.relations import TOMBSTONE, changes_at
 from kfuzz.corpora.schemed import decoder_of
 from kfuzz.corpora.verification import Corpus, Problem
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, HASHING, Keys, Topic, Values
+from kfuzz.corpora.workload import HASHING, Keys, Topic, Values
 from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import beginnings, select_rows
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
 from kfuzz.logs.segments import batch_bytes
-from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.schemas.values import Side
 
@@ -65,7 +65,6 @@ ROUNDING: Final = 1e-9
 # So many keys and values of a topic are decoded by their schemas.
 DECODED: Final = 20_000
 BATCHES_MOST: Final = 1 << 32
-LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
 # Settings for segments that have only an old format.
 OLD_FORMATS: Final = ("legacy.magic0_segments", "legacy.magic1_segments")
 
@@ -99,41 +98,31 @@ class Check:
 
 @dataclass(slots=True)
 class _Sample:
-    """The counts from reading one topic. Lists have an array for each window or segment.
+    """The counts from reading one topic.
 
     ``partition_units`` are the clock's units at offset 0. ``alarm`` is the probability that a right check fails.
-    ``offsets`` and ``segments`` leave out segments of an old format. ``last_segments`` counts those that are the last
-    one of their partition.
+    ``numbers`` has lists of arrays, one for each window or segment.
+
+    ``sums`` has ``offsets`` and ``segments`` without segments of an old format, and among these the ``last`` ones of
+    their partitions; ``data`` records, those of each kind of writer, and ``markers``. Of cleaned segments, it has the
+    records not removed by an abort as ``cleaned``, and as ``kept`` how many remain.
     """
 
     topic: Topic
     partition_units: int
     alarm: float
     key_seed: int = 0
-    segments: int = 0
-    last_segments: int = 0
-    offsets: int = 0
     # The number of records with a key, of each partition.
     keyed: Counter[int] = field(default_factory=Counter)
-    data_records: int = 0
     keys: list[pa.Array[Any]] = field(default_factory=list)
-    values_with_key: list[Numbers] = field(default_factory=list)
-    values_without_key: list[Numbers] = field(default_factory=list)
-    header_counts: list[Numbers] = field(default_factory=list)
-    header_sizes: list[Numbers] = field(default_factory=list)
-    moves: list[Numbers] = field(default_factory=list)
-    batch_records: list[Numbers] = field(default_factory=list)
-    codecs: list[Numbers] = field(default_factory=list)
-    writers: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("idempotent", "transactions", "0", "1"), 0))
+    numbers: defaultdict[str, list[Numbers]] = field(default_factory=lambda: defaultdict(list))
+    sums: Counter[str] = field(default_factory=Counter)
     # Things that chance cannot change: how many were looked at, and how many are wrong.
     exact: dict[str, tuple[int, int]] = field(default_factory=dict)
-    # Transactions of several partitions have one outcome in all of them. So they are counted in one partition.
-    ends: list[int] = field(default_factory=lambda: [0, 0])
-    markers: int = 0
-    transactional_records: int = 0
-    # For cleaned segments: the records not removed by an abort, and how many remain.
-    cleaned: int = 0
-    kept: int = 0
+
+    def all(self, name: str) -> Numbers:
+        """The numbers of this name together."""
+        return np.concatenate([np.empty(0, np.int64), *self.numbers[name]])
 
     def see(self, name: str, wrong: npt.NDArray[np.bool_]) -> None:
         """Add to the things that are exactly as the workload's key ``name`` says."""
@@ -194,7 +183,7 @@ def examine(corpus: Corpus, at: int, alarm: float) -> list[Check]:
         with corpus.out.view(segment.path) as view:
             if view:
                 _read_segment(view, segment, sample)
-    return list(_checks(sample)) if sample.data_records else []
+    return list(_checks(sample)) if sample.sums["data"] else []
 
 
 def _chosen(corpus: Corpus, at: int) -> list[int]:
@@ -225,16 +214,14 @@ def _read_segment(view: memoryview, segment: Segment, sample: _Sample) -> None:
     """Read one segment. Reading ends at bad bytes, which :func:`kfuzz.corpora.verification.verify_segment` reports."""
     if segment.is_cleaned:
         # Compaction changes everything else: a record without a key is gone, and offsets have gaps.
-        sample.cleaned += sum(stream.records for stream in segment.streams if stream.kind in (PLAIN, IDEMPOTENT))
+        sample.sums["cleaned"] += sum(one.records for one in segment.streams if one.kind in (PLAIN, IDEMPOTENT))
         for heads, part in _windows(view):
             mine = ~heads.values("transactional", np.bool_) & ~heads.values("control", np.bool_)
-            sample.kept += int(np.asarray(part.counts)[mine].sum())
+            sample.sums["kept"] += int(np.asarray(part.counts)[mine].sum())
         return
     magic = _old_magic(segment)
     if magic is None:
-        sample.segments += 1
-        sample.last_segments += segment.is_last
-        sample.offsets += segment.offsets
+        sample.sums.update(segments=1, last=segment.is_last, offsets=segment.offsets)
     written: list[Numbers] = []
     for heads, part in _windows(view):
         counts = np.asarray(part.counts, np.int64)
@@ -273,7 +260,7 @@ def _count_batches(heads: BatchHeads, counts: Numbers, segment: Segment, sample:
     producers = heads.values("producer_id", np.int64)
     codecs = heads.values("codec", np.int64)
     mine = heads.is_new & ~control
-    sample.codecs.append(codecs[mine])
+    sample.numbers["codecs"].append(codecs[mine])
     legacy = [CODECS.index(codec) for codec, _ in topic.legacy.codecs]
     sample.see("legacy.codecs", ~np.isin(codecs[~heads.is_new], legacy))
     is_append = topic.timestamps.type == "log-append"
@@ -285,14 +272,15 @@ def _count_batches(heads: BatchHeads, counts: Numbers, segment: Segment, sample:
     if magic is not None:
         sample.see(OLD_FORMATS[magic], heads.magic != magic)
         return np.empty((3, 0), np.int64)
-    for old in (0, 1):
-        sample.writers[str(old)] += int(counts[heads.magic == old].sum())
     plain = mine & ~transactional
-    sample.writers["idempotent"] += int(counts[plain & (producers >= 0)].sum())
-    in_transactions, markers = int(counts[mine & transactional].sum()), int((control & transactional).sum())
-    sample.writers["transactions"] += in_transactions + markers
-    sample.transactional_records += in_transactions
-    sample.markers += markers
+    for name, mask in (
+        ("magic0", heads.magic == 0),
+        ("magic1", heads.magic == 1),
+        ("idempotent", plain & (producers >= 0)),
+        ("transactional", mine & transactional),
+    ):
+        sample.sums[name] += int(counts[mask].sum())
+    sample.sums["markers"] += int((control & transactional).sum())
     return np.stack([producers[plain], counts[plain], heads.values("base_offset", np.int64)[plain]])
 
 
@@ -306,11 +294,14 @@ def _count_records(
     chosen = select_rows(columns, rows)
     everything = np.arange(len(rows))
     offsets = np.asarray(chosen.column("offset").to_numpy(), np.int64)
-    sample.data_records += len(rows)
+    sample.sums["data"] += len(rows)
     key_sizes, _ = beginnings(chosen.column("key"), everything)
     has_key = key_sizes >= 0
     keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
     sample.keyed[segment.partition] += len(keys)
+    value_sizes = beginnings(chosen.column("value"), everything)[0].astype(np.int64)
+    sample.numbers["values with key"].append(value_sizes[has_key])
+    sample.numbers["values without key"].append(value_sizes[~has_key])
     if not topic.keys.is_written:
         sizes, asked = key_sizes[has_key], topic.keys.size
         wrong = ~np.isin(sizes, [one for one, _ in asked.weights]) if asked.weights else (sizes < asked.min)
@@ -318,24 +309,21 @@ def _count_records(
     if (name := topic.keys.partitioner) in HASHING:
         found = (partition_of(name, key or b"", topic.partitions) for key in keys.unique().to_pylist())
         sample.see("keys.partitioner", np.array([one not in (None, segment.partition) for one in found], np.bool_))
+    wanted: list[int] | None = None
     if topic.values.is_changes:
         changed = changes_at(topic, segment.key_seed, segment.partition, offsets.tolist())
-        made = key_bytes(topic.keys, segment.key_seed, (rank for rank, _ in changed))
-        sample.see("keys.kind", np.array([one != other for one, other in zip(keys.to_pylist(), made, strict=True)]))
-        nulls = beginnings(chosen.column("value"), everything)[0] < 0
-        sample.see("values.changes", nulls != np.array([kind == TOMBSTONE for _, kind in changed]))
+        wanted = [rank for rank, _ in changed]
+        sample.see("values.changes", (value_sizes < 0) != np.array([kind == TOMBSTONE for _, kind in changed]))
     elif topic.keys.kind == "sequential":
-        wanted = (offsets[has_key] * topic.partitions + segment.partition) % topic.keys.cardinality
+        wanted = ((offsets[has_key] * topic.partitions + segment.partition) % topic.keys.cardinality).tolist()
         if name in HASHING:
             own = np.frombuffer(own_keys(topic.keys, segment.key_seed, topic.partitions, segment.partition), np.uint32)
-            wanted = own[offsets[has_key] % len(own)].astype(np.int64)
-        made = key_bytes(topic.keys, segment.key_seed, wanted.tolist())
-        sample.see("keys.kind", np.array([one != other for one, other in zip(keys.to_pylist(), made, strict=True)]))
+            wanted = own[offsets[has_key] % len(own)].tolist()
     else:
         sample.keys.append(keys)
-    value_sizes = beginnings(chosen.column("value"), everything)[0].astype(np.int64)
-    sample.values_with_key.append(value_sizes[has_key])
-    sample.values_without_key.append(value_sizes[~has_key])
+    if wanted is not None:
+        made = key_bytes(topic.keys, segment.key_seed, wanted)
+        sample.see("keys.kind", np.array([one != other for one, other in zip(keys.to_pylist(), made, strict=True)]))
     headers: Any = chosen.column("headers")
     is_new = np.repeat(heads.is_new[~control], counts[~control])
     counts_of = np.diff(headers.offsets.to_numpy()).astype(np.int64)
@@ -352,20 +340,21 @@ def _count_records(
             )
             own &= ~ours
     sizes_of = beginnings(inner.field("value"), np.arange(len(inner)))[0].astype(np.int64)
-    sample.header_sizes.append(sizes_of[own])
-    sample.header_counts.append(np.bincount(np.repeat(everything, counts_of)[own], minlength=len(rows))[is_new])
+    sample.numbers["header sizes"].append(sizes_of[own])
+    sample.numbers["header counts"].append(
+        np.bincount(np.repeat(everything, counts_of)[own], minlength=len(rows))[is_new]
+    )
     times: Any = chosen.column("timestamp")
     if topic.timestamps.type == "create":
         # Messages of magic 0 have no timestamp.
         has_time = np.asarray(times.is_valid().to_numpy(zero_copy_only=False), np.bool_)
         planned = moments(topic.timestamps, sample.partition_units, offsets[has_time])
-        sample.moves.append(np.asarray(times.drop_null().to_numpy(), np.int64) - planned)
+        sample.numbers["moves"].append(np.asarray(times.drop_null().to_numpy(), np.int64) - planned)
     if control.any() and (topic.transactions.partitions == 1 or segment.partition == 0):
+        # Transactions of several partitions have one outcome in all of them. So they are counted in one partition.
         first = np.cumsum(counts) - counts
         _, marks = beginnings(columns.column("key"), first[control])
-        commits = int(marks[:, 3].sum())
-        sample.ends[0] += len(marks) - commits
-        sample.ends[1] += commits
+        sample.sums.update(ends=len(marks), commits=int(marks[:, 3].sum()))
 
 
 def _equal(column: pa.Array[Any], data: bytes) -> npt.NDArray[np.bool_]:
@@ -413,7 +402,7 @@ def _count_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:
         fits[mine] = enough
     if topic.leader_epoch_offsets:
         fits &= topic.leader_epoch_offsets - base % topic.leader_epoch_offsets >= most
-    sample.batch_records.append(counts[fits])
+    sample.numbers["batch records"].append(counts[fits])
 
 
 # ------------------------------------------------------------------------------------------------- checks
@@ -421,35 +410,33 @@ def _count_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:
 
 def _checks(sample: _Sample) -> Iterator[Check]:
     topic = sample.topic
-    name = topic.name
+    name, records = topic.name, sample.sums["data"]
     nulls = chance(topic.keys.null_share)
-    yield sample.share("keys.null_share", sample.data_records - sample.keyed.total(), sample.data_records, nulls)
+    yield sample.share("keys.null_share", records - sample.keyed.total(), records, nulls)
     yield from _keys(sample)
     yield from _values(sample)
-    counts = np.concatenate(sample.header_counts)
+    counts = sample.all("header counts")
     # A record may draw no header although it has headers.
     there = chance(topic.headers.share) * (1 - float(drawn(topic.headers.count)(np.zeros(1, np.int64))[0]))
     if len(counts):
         yield sample.share("headers.share", int((counts > 0).sum()), len(counts), there)
     if topic.headers.share and (counts > 0).any() and topic.headers.count.min > 0:
         yield sample.spread("headers.count", counts[counts > 0], drawn(topic.headers.count))
-    if len(sizes := np.concatenate(sample.header_sizes)):
+    if len(sizes := sample.all("header sizes")):
         yield sample.spread("headers.size", sizes, drawn(topic.headers.size))
-    if sample.batch_records and len(sizes := np.concatenate(sample.batch_records)):
+    if len(sizes := sample.all("batch records")):
         # How many there are depends on chance too, so the bound holds for each number up to this.
         yield sample.spread("batches.records", sizes, drawn(topic.batches.records), sample.alarm / BATCHES_MOST)
-    codecs = np.concatenate([np.empty(0, np.int64), *sample.codecs])
-    if len(codecs):
+    if len(codecs := sample.all("codecs")):
         for codec, share in weighed(topic.batches.codecs).items():
             found = int((codecs == CODECS.index(codec)).sum())
             yield sample.share(f"batches.codecs.{codec}", found, len(codecs), share)
     yield from _times(sample)
     yield from _writers(sample)
-    yield from _transactions(sample)
-    if sample.cleaned and not topic.values.is_changes:
+    if sample.sums["cleaned"] and not topic.values.is_changes:
         # The cleaner drops records without a key.
         kept = chance(topic.compaction.keep) * (1 - nulls)
-        yield sample.share("compaction.keep", sample.kept, sample.cleaned, kept)
+        yield sample.share("compaction.keep", sample.sums["kept"], sample.sums["cleaned"], kept)
     for key, (seen, bad) in sorted(sample.exact.items()):
         yield Check(name, key, seen, 0.0, bad / seen, 0.0)
 
@@ -458,7 +445,7 @@ def _values(sample: _Sample) -> Iterator[Check]:
     values = sample.topic.values
     if values.is_changes:
         return
-    with_key, without = (np.concatenate(one) for one in (sample.values_with_key, sample.values_without_key))
+    with_key, without = sample.all("values with key"), sample.all("values without key")
     nulls = chance(values.null_share)
     if values.tombstone_share:
         with_tombstones = min(1.0, nulls + chance(values.tombstone_share))
@@ -475,7 +462,7 @@ def _values(sample: _Sample) -> Iterator[Check]:
 
 def _times(sample: _Sample) -> Iterator[Check]:
     """How far records are from the clock. A wrong rate, hour or burst shows here too."""
-    moves = np.concatenate([np.empty(0, np.int64), *sample.moves])
+    moves = sample.all("moves")
     if not len(moves):
         return
     probability = moved(sample.topic.timestamps)
@@ -492,34 +479,28 @@ def _times(sample: _Sample) -> Iterator[Check]:
 
 
 def _writers(sample: _Sample) -> Iterator[Check]:
-    """The shares of the offsets. The plan rounds them in each segment."""
-    topic, offsets = sample.topic, sample.offsets
-    transactions = topic.transactions
-    # A partition's last segment has one more marker for each transaction that is open before it.
-    crossing = transactions.producers * sample.last_segments if transactions.cross_share else 0
-    for key, writer, share, rounded in (
-        ("producers.share", "idempotent", topic.producers.share, 1),
-        ("transactions.share", "transactions", transactions.share, transactions.records + 1),
-        ("legacy.magic0", "0", topic.legacy.magic0, 2),
-        ("legacy.magic1", "1", topic.legacy.magic1, 2),
+    """The shares of the offsets, which the plan rounds in each segment, and the transactions."""
+    topic, sums = sample.topic, sample.sums
+    transactions, offsets, markers = topic.transactions, sums["offsets"], sums["markers"]
+    # A partition's last segment has one more marker for each transaction that is open before it. Only there are
+    # markers of transactions whose records were counted before.
+    crossing = transactions.producers * sums["last"] if transactions.cross_share else 0
+    for key, found, share, rounded in (
+        ("producers.share", sums["idempotent"], topic.producers.share, 1),
+        ("transactions.share", sums["transactional"] + markers, transactions.share, transactions.records + 1),
+        ("legacy.magic0", sums["magic0"], topic.legacy.magic0, 2),
+        ("legacy.magic1", sums["magic1"], topic.legacy.magic1, 2),
     ):
         if offsets:
-            bound = (rounded * sample.segments + crossing) / offsets if share else 0.0
-            yield Check(topic.name, key, offsets, share, sample.writers[writer] / offsets, bound)
-
-
-def _transactions(sample: _Sample) -> Iterator[Check]:
-    topic = sample.topic
-    transactions = topic.transactions
-    aborted, count = sample.ends[0], sum(sample.ends)
-    if count:
-        yield sample.share("transactions.abort_share", aborted, count, chance(transactions.abort_share))
-    if sample.markers:
-        # Only the last segment has markers of transactions whose records were counted before.
-        crossing = transactions.producers * sample.last_segments if transactions.cross_share else 0
-        bound = ROUNDING + transactions.records * crossing / sample.markers
-        mean = sample.transactional_records / sample.markers
-        yield Check(topic.name, "transactions.records", sample.markers, transactions.records, mean, bound)
+            bound = (rounded * sums["segments"] + crossing) / offsets if share else 0.0
+            yield Check(topic.name, key, offsets, share, found / offsets, bound)
+    if ends := sums["ends"]:
+        aborted = chance(transactions.abort_share)
+        yield sample.share("transactions.abort_share", ends - sums["commits"], ends, aborted)
+    if markers:
+        bound = ROUNDING + transactions.records * crossing / markers
+        mean = sums["transactional"] / markers
+        yield Check(topic.name, "transactions.records", markers, transactions.records, mean, bound)
 
 
 def _keys(sample: _Sample) -> Iterator[Check]:

@@ -26,7 +26,7 @@ def generated(out: str | Path | Target, rows: Manifest, seconds: float) -> list[
         f"{out}: {len(rows)} segments, {rows.total('records')} records, {_rate(rows, seconds)}",
         f"fingerprint {corpus_fingerprint(rows)}",
     ]
-    first_ms, last_ms = rows.lowest("min_timestamp"), rows.highest("max_timestamp")
+    first_ms, last_ms = rows.ends("min_timestamp", "max_timestamp")
     if first_ms is not None and last_ms is not None:
         lines.append(
             f"timestamps run from {date(first_ms)} to {date(last_ms)}: before a broker opens this corpus, set "
@@ -38,6 +38,7 @@ def generated(out: str | Path | Target, rows: Manifest, seconds: float) -> list[
 def generated_json(out: str | Path | Target, rows: Manifest) -> dict[str, Any]:
     """The same facts as one JSON object; timestamps in ms, null if no record has one."""
     whole = of_corpus(of_partitions(rows))
+    first_ms, last_ms = rows.ends("min_timestamp", "max_timestamp")
     return {
         "out": str(out),
         "segments": len(rows),
@@ -46,8 +47,8 @@ def generated_json(out: str | Path | Target, rows: Manifest) -> dict[str, Any]:
         "fingerprint": corpus_fingerprint(rows),
         "contents_fingerprint": whole.contents,
         "bytes_fingerprint": whole.bytes,
-        "min_timestamp": rows.lowest("min_timestamp"),
-        "max_timestamp": rows.highest("max_timestamp"),
+        "min_timestamp": first_ms,
+        "max_timestamp": last_ms,
     }
 
 

@@ -26,7 +26,7 @@ from kfuzz.corpora.draws cimport (
     uuid_half,
 )
 from kfuzz.wire.io.scratch cimport Scratch, reserve
-from kfuzz.wire.io.sink cimport put_int8, put_int64, put_uvarint, put_varlong
+from kfuzz.wire.io.sink cimport put_bytes, put_int8, put_int64, put_uvarint, put_varlong
 from kfuzz.wire.io.splitmix cimport mix
 
 cdef enum:
@@ -66,6 +66,8 @@ cdef enum:
     BILLION = 1000000000
     DAY_MS = 86400000
     DATE_BYTES = 24
+    # An unsigned varint has at most these bytes.
+    LENGTH_BYTES = 10
 
 cdef struct step_t:
     int kind, form
@@ -164,12 +166,12 @@ cdef class ValueWriter:
         while at < end:
             s = &self.steps[at]
             kind, start = s.kind, p
-            p = put_text(p, self.text_bytes + s.text_at, s.text_size)
+            p = put_bytes(p, self.text_bytes + s.text_at, s.text_size)
             choices = self.choices + s.choices_at
             u = cell(seed, <uint64_t> at)
             at += 1
             if s.nulls != 0 and high(u) < s.nulls:
-                p = put_text(p, b"null", 4)
+                p = put_bytes(p, b"null", 4)
             elif kind <= ITEM:
                 if kind == NUMBER:
                     i = draw(&s.numbers, low(u))
@@ -192,7 +194,7 @@ cdef class ValueWriter:
                     choices += scaled(low(u), s.choice_count)
                 else:
                     choices += owner.change.kind if s.form == BY_CHANGE else owner.offset % s.choice_count
-                p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
+                p = put_bytes(p, self.text_bytes + choices.text_at, choices.text_size)
             elif kind == WORDS:
                 p = put_words(p, self.text_bytes, choices, s, u)
             elif kind <= RAW:
@@ -203,7 +205,7 @@ cdef class ValueWriter:
                 choices = chosen(choices, s.choice_count, low(u))
                 # At the start of an object, there is no comma before a name.
                 i = s.omits and choices.text_size > 0 and (p - 1)[0] == c'{'
-                p = put_text(p, self.text_bytes + choices.text_at + i, choices.text_size - i)
+                p = put_bytes(p, self.text_bytes + choices.text_at + i, choices.text_size - i)
                 at = choices.target
             elif kind != SINCE or owner.change.round < s.numbers.low:
                 if kind == LOOP:
@@ -212,14 +214,14 @@ cdef class ValueWriter:
                         p = put_varlong(p, count)
                     for i in range(count):
                         if i > 0:
-                            p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
+                            p = put_bytes(p, self.text_bytes + choices.text_at, choices.text_size)
                         p = self.run(p, at, s.next, cell(mix(u), <uint64_t> i), owner, i)
                 elif kind == SCOPE:
                     p = put_size(start, p, self.run(p + s.size, at, s.next, seed, owner, item), s)
                 elif kind == SINCE:
-                    p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
+                    p = put_bytes(p, self.text_bytes + choices.text_at, choices.text_size)
                 elif kind == ROW:
-                    p = self.run_row(p, s, owner) if s.mask >> owner.change.kind & 1 else put_text(p, b"null", 4)
+                    p = self.run_row(p, s, owner) if s.mask >> owner.change.kind & 1 else put_bytes(p, b"null", 4)
                 at = s.next
         return p
 
@@ -257,22 +259,14 @@ cdef uint8_t *put_reference(uint8_t *p, const step_t *s, const target_t *t, uint
 
 cdef uint8_t *put_size(uint8_t *start, uint8_t *p, uint8_t *end, const step_t *s) noexcept nogil:
     """Write the length of a scope at ``p``. Its bytes are ``s.size`` after that, up to ``end``, and may move."""
-    cdef uint8_t *inside = p + s.size
-    cdef uint8_t *moved = p + size_of_uvarint(<uint64_t> (end - inside))
-    if s.omits and end == inside:
+    cdef uint8_t[LENGTH_BYTES] length
+    cdef int64_t bytes_inside = end - p - s.size
+    cdef int64_t size = put_uvarint(length, <uint64_t> bytes_inside) - length
+    if s.omits and bytes_inside == 0:
         return start
-    if moved != inside:
-        memmove(moved, inside, <size_t> (end - inside))
-    put_uvarint(p, <uint64_t> (end - inside))
-    return moved + (end - inside)
-
-
-cdef inline int size_of_uvarint(uint64_t value) noexcept nogil:
-    cdef int size = 1
-    while value >= 128:
-        value >>= 7
-        size += 1
-    return size
+    if size != s.size:
+        memmove(p + size, p + s.size, <size_t> bytes_inside)
+    return put_bytes(p, length, size) + bytes_inside
 
 
 cdef inline uint8_t *put_little(uint8_t *p, uint64_t value, int size) noexcept nogil:
@@ -341,14 +335,14 @@ cdef uint8_t *put_single(uint8_t *p, const step_t *s, uint64_t u, const owner_t 
     cdef int64_t size, i
     if s.kind == DATE:
         put_date(date, owner.timestamp)
-        p = put_text(open_text(p, s, s.size), date + s.cut_at, s.size)
+        p = put_bytes(open_text(p, s, s.size), date + s.cut_at, s.size)
     elif s.kind == UUID:
         if s.form == NO_LENGTH:
             return put_int64(put_int64(p, <int64_t> uuid_half(u, False)), <int64_t> uuid_half(u, True))
         p = put_uuid(open_text(p, s, 36), u)
     elif s.kind == KEY:
         if owner.key_size < 0:
-            return put_text(p, b"null", 4) if not s.omits else close_text(open_text(p, s, 0), s)
+            return put_bytes(p, b"null", 4) if not s.omits else close_text(open_text(p, s, 0), s)
         if owner.key_form == KEY_INT or owner.key_form == KEY_LONG:
             return put_decimal(p, <int64_t> owner.key, 0)
         p = put_key(open_text(p, s, owner.key_size), owner.key_form, owner.key, owner.key_size)
@@ -362,11 +356,6 @@ cdef uint8_t *put_single(uint8_t *p, const step_t *s, uint64_t u, const owner_t 
                 put_int64(p + 8 * i, <int64_t> cell(mix(u), <uint64_t> i))
             p += size
     return close_text(p, s)
-
-
-cdef inline uint8_t *put_text(uint8_t *p, const uint8_t *text, int64_t size) noexcept nogil:
-    memcpy(p, text, <size_t> size)
-    return p + size
 
 
 cdef inline const choice_t *chosen(const choice_t *c, int32_t count, uint64_t u) noexcept nogil:
@@ -385,23 +374,18 @@ cdef inline const choice_t *chosen(const choice_t *c, int32_t count, uint64_t u)
     return c
 
 
-cdef inline uint8_t *put_pick(uint8_t *p, const uint8_t *texts, const choice_t *c, int32_t count,
-                              uint32_t u) noexcept nogil:
-    """Write one of the ``count`` choices at ``c``; each is equally likely."""
-    c += scaled(u, count)
-    return put_text(p, texts + c.text_at, c.text_size)
-
-
 cdef uint8_t *put_words(uint8_t *p, const uint8_t *texts, const choice_t *c, const step_t *s,
                         uint64_t u) noexcept nogil:
     """Write words from the choices at ``c``, which have one size and are equally likely, with a space between them."""
     cdef int64_t count = draw(&s.numbers, low(u))
     cdef int64_t i
+    cdef const choice_t *word
     p = open_text(p, s, max(0, count * (c.text_size + 1) - 1))
     for i in range(count):
         if i > 0:
             p = put_int8(p, c' ')
-        p = put_pick(p, texts, c, s.choice_count, high(cell(mix(u), <uint64_t> i)))
+        word = c + scaled(high(cell(mix(u), <uint64_t> i)), s.choice_count)
+        p = put_bytes(p, texts + word.text_at, word.text_size)
     return close_text(p, s)
 
 

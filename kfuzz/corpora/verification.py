@@ -15,7 +15,6 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from kfuzz import records
 from kfuzz.corpora.finished import ROWS
 from kfuzz.corpora.hostile import hostile_of, moved
 from kfuzz.corpora.labels import Label, label_file, labels_of, sums_of
@@ -23,11 +22,11 @@ from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, file_s
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
-from kfuzz.corpora.own_log import files_beside, snapshot_file
+from kfuzz.corpora.own_log import LIMITS, files_beside, snapshot_file
 from kfuzz.corpora.own_remote import remote_paths
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.turns import Writers
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic, Workload, parse
+from kfuzz.corpora.workload import Topic, Workload, parse
 from kfuzz.corpora.writers import HOSTILE
 from kfuzz.errors import NotRegular, UsageError
 from kfuzz.logs import snapshot
@@ -327,7 +326,6 @@ def verify_segment(out: str | Path | Target, segment: Segment, workload: Workloa
 
 
 def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Target) -> list[Problem]:
-    limits = records.Limits(decompressed_bytes=2 * BATCH_BYTES_MAX)
     walk = LogWalk(segment, workload.index_interval_bytes)
     labels = labels_of(out, segment) if segment.topic.adversarial.share else []
     problems: list[Problem] = []
@@ -338,7 +336,7 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
             return [_off_label(segment, f"has a batch at byte {end}, which is not after the one before it")]
         # The generator writes exactly what the documents demand, so every finding between two labels is a problem.
         if start < end:
-            reading = check_with(view[start:end], walk, profile="strict", limits=limits)
+            reading = check_with(view[start:end], walk, profile="strict", limits=LIMITS)
             problems += [
                 Problem(segment.path, start + finding.at, finding.code, str(finding)) for finding in reading.findings
             ]

@@ -692,7 +692,8 @@ def _is_table(value: object) -> bool:
 
 
 def _items(value: Any) -> list[tuple[str, Any]]:
-    found = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    is_field = isinstance(value, Field)
+    found = value.settings if is_field else [(field.name, getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, Values) and not value.is_changes:
         # As before there were any.
         found = [one for one in found if one[0] != "changes"]
@@ -709,8 +710,6 @@ def value_text(value: object) -> str:
         return f"'{value}'"
     if isinstance(value, Range) and value.weights:
         return json.dumps(value.weights)
-    if isinstance(value, Range):
-        return f"{{ min = {value.min}, max = {value.max}, skew = {value.skew} }}"
     if is_dataclass(value):
         return "{ " + ", ".join(f"{name} = {value_text(inner)}" for name, inner in _items(value)) + " }"
     if isinstance(value, dict):
