@@ -31,6 +31,7 @@ VARINT_BYTES_MAX: Final = 5
 NAME_TAG: Final = 1 << 3 | 2
 NESTED_MAX: Final = 100
 REASON_BYTES_MAX: Final = 300
+GOOGLES: Final = "google.protobuf"
 FORM: Final = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
 
 
@@ -40,7 +41,8 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
     Message indexes before the value say which message it is, by the places of its declarations. The function's third
     argument has them instead if they are elsewhere. Apicurio's serializer writes the name of a message in their place.
     """
-    file, pool = _compiled(text, tuple(references), name)
+    references = tuple(references)
+    file, pool = _compiled(text, references, name)
     package = file.package and f"{file.package}."
 
     @cache
@@ -50,6 +52,8 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
             found = found.nested_types[index]
         return GetMessageClass(found)
 
+    # Protobuf's own types may have maps too.
+    has_maps = any(word in one for _, one in (*references, ("", text)) for word in ("map", "google/protobuf/"))
     by_name = {one.name.encode(): number for number, one in enumerate(file.message_type)}
 
     def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
@@ -57,9 +61,31 @@ def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
             found = (_indexes(indexes, 0)[0], at) if indexes else _indexes(data, at)
         chosen, at = found
         message = class_of(*chosen).FromString(data[at:])
-        return encode(json_format.MessageToDict(message, **FORM, descriptor_pool=pool))
+        made = json_format.MessageToDict(message, **FORM, descriptor_pool=pool)
+        return encode(_in_order(made, message.DESCRIPTOR) if has_maps else made)
 
     return decode
+
+
+def _in_order(value: Any, descriptor: Any) -> Any:
+    """The JSON of a message, or of something inside one if ``descriptor`` is None, with the entries of maps sorted.
+    They come in an order that differs from process to process.
+    """
+    if isinstance(value, list):
+        return [_in_order(one, descriptor) for one in value]
+    if not isinstance(value, dict):
+        return value
+    fields = None if descriptor is None or descriptor.full_name.startswith(GOOGLES) else descriptor.fields_by_name
+    if fields is None:
+        return {key: _in_order(value[key], None) for key in sorted(value)}
+    for name, one in value.items():
+        inner = fields[name].message_type if name in fields else None
+        if inner is not None and inner.GetOptions().map_entry:
+            entry = inner.fields_by_name["value"].message_type
+            value[name] = {key: _in_order(one[key], entry) for key in sorted(one)}
+        elif inner is not None:
+            value[name] = _in_order(one, inner)
+    return value
 
 
 def chosen(text: str, references: Iterable[tuple[str, str]], name: str, message: str | None) -> tuple[Any, bytes]:

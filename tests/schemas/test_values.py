@@ -180,6 +180,25 @@ def test_protobuf_has_nested_indexes_imports_maps_and_known_types() -> None:
     assert "leads out" in decoded(bad, b"\0\0\0\0\2\0")["error"]
 
 
+def test_the_entries_of_maps_are_in_order() -> None:
+    text = """
+    syntax = "proto3";
+    import "google/protobuf/struct.proto";
+    message Line { int32 z = 1; int32 a = 2; map<string, int32> sizes = 3; }
+    message Event { map<string, Line> lines = 1; repeated Line more = 2; google.protobuf.Struct any = 3; }
+    """
+    entries = b"".join(b"\n\5\n\1%c\x10\1" % name for name in b"qwertzuiop").replace(b"\n\5", b"\x1a\5")
+    line = b"\x08\1\x10\2" + entries
+    lines = b"".join(b"\n%c\n\1%c\x12%c%b" % (len(line) + 5, name, len(line), line) for name in b"lkjhgfdsa")
+    values = b"".join(b"\n\7\n\1%c\x12\2 \1" % name for name in b"mnbvcxy")
+    event = lines + b"\x12%c%b" % (len(line), line) + b"\x1a%c%b" % (len(values), values)
+    (shown,) = store(Schema("PROTOBUF", text)).texts("value", [b"\0\0\0\0\1\2\2" + event])
+    sizes = dict.fromkeys("eiopqrtuwz", 1)
+    one = {"z": 1, "a": 2, "sizes": sizes}
+    wanted = {"lines": dict.fromkeys("adfghjkls", one), "more": [one], "any": dict.fromkeys("bcmnvxy", True)}
+    assert (shown or b"").decode() == json.dumps(wanted, separators=(",", ":"))
+
+
 def test_json_keeps_its_numbers_and_is_checked_if_asked() -> None:
     schema = Schema("JSON", '{"type": "object", "required": ["b"]}')
     assert store(schema).texts("value", [b'\0\0\0\0\1{"a": 1.50}', b"\0\0\0\0\1nope"])[0] == b'{"a":1.50}'
