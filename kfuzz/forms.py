@@ -326,7 +326,7 @@ def table_of(cls: type) -> Object:
     Its schema has the first paragraph of the docstring as a description, and the defaults.
     """
     plain = object_of(cls)
-    # An attribute without a form is no key.
+    # The table has keys only for attributes that have a form.
     defaults = {one.name: one.default for one in fields(cls) if one.name in plain.keys and one.default is not MISSING}
     about = " ".join((cls.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
     return table(about, plain.keys, plain.required, defaults, lambda values: cls(**values))

@@ -232,8 +232,8 @@ def _print(wanted: Request, table: _Table | None, *, keep_going: bool) -> int:
             one = missing[0]
             more = f" ({counted(len(missing) - 1, 'more gap', 'more gaps')})" if missing[1:] else ""
             complain(
-                f"{one.partition}: no segment has the offsets {one.first} to {one.last}, so reading goes on at "
-                f"{one.next}{more}; `kfuzz check` says whether they are lost or were compacted"
+                f"{one.partition}: offsets {one.first} to {one.last} are in no segment; the next record has offset "
+                f"{one.next}{more}; `kfuzz check` says whether the missing ones are lost or were compacted"
             )
     if wanted.schemas is not None and (count := wanted.schemas.failures):
         what = counted(count, "key or value", "keys or values")

@@ -8,7 +8,7 @@ from kfuzz.corpora.draws cimport cell, key_of, put_key, range_t, size_of_key, to
 from kfuzz.corpora.value_writer cimport ValueWriter, owner_t
 from kfuzz.wire.io.checksum cimport crc32_of
 
-from kfuzz.corpora.workload import HASHING, KEY_FORMS, program_of
+from kfuzz.corpora.workload import HASHING, KEY_FORMS, program_of, sizes_of
 
 cdef enum:
     # As in HASHING.
@@ -58,8 +58,7 @@ cdef class _Keys:
         made = program_of(keys, keys)
         self.writer = None if made is None else ValueWriter(made)
         self.seed, self.form, self.sizes = key_seed, KEY_FORMS.index(keys.form), to_range(keys.size)
-        most = keys.size.max if made is None else made.bytes_max + made.key_fields * max(2, keys.json_size.max)
-        self.room = bytearray(most + 8)
+        self.room = bytearray(sizes_of(keys, keys)[1] + 8)
         self.key = <uint8_t *> PyByteArray_AS_STRING(self.room)
 
     cdef int32_t write(self, uint64_t number) noexcept nogil:

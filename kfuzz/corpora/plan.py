@@ -30,12 +30,10 @@ from kfuzz.corpora.workload import (
     MIB,
     SEGMENT_BYTES_MAX,
     Adversarial,
-    Keys,
     Range,
     Topic,
-    Values,
     Workload,
-    program_of,
+    sizes_of,
 )
 from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, PRODUCER_EPOCH_MAX, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
@@ -514,17 +512,6 @@ def _value_nulls(topic: Topic) -> float:
     """The share of null values."""
     tombstones = topic.values.changes.tombstone_share if topic.values.is_changes else topic.values.tombstone_share
     return topic.values.null_share + (1 - topic.keys.null_share) * tombstones
-
-
-def sizes_of(side: Keys | Values, keys: Keys) -> tuple[float, int]:
-    """The mean size of a value or key that is not null, and an upper bound; ``keys`` are those of the records."""
-    made = program_of(side, keys)
-    if made is None:
-        return side.size.mean, side.size.max
-    # Without a key, `null` replaces two quotes.
-    key_mean = (1 - keys.null_share) * keys.json_size.mean + keys.null_share * 2
-    most = made.bytes_max + made.key_fields * max(2, keys.json_size.max)
-    return made.bytes_mean + made.key_fields * key_mean, most
 
 
 def _field_bytes(mean: float, null_share: float) -> float:

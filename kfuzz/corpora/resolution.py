@@ -78,7 +78,7 @@ def held(out: Target) -> Workload | None:
 
 
 def held_schemas(path: str) -> list[Store | Schema]:
-    """The schemas of the corpus at ``path``, or around this partition or segment; empty if there is no corpus."""
+    """The schemas of a corpus; empty if ``path`` is neither a corpus nor one of its partitions or segments."""
     place = Path(path).absolute()
     folder = next((one for one in (place, *place.parents[:2]) if (one / WORKLOAD).is_file()), None)
     workload = None if folder is None else held(Target.of(folder))

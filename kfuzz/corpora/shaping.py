@@ -241,7 +241,7 @@ class Shaper(Builder):
         if found.reference:
             self._target(path, found.reference)
         elif kind == "key" and not found.values and self._key_bytes_max < 0:
-            raise wrong(path, "type", 'is "key", but the keys are no texts', "make both a counter")
+            raise wrong(path, "type", 'is "key", but the keys are numbers or have a schema', "make both a counter")
         elif found.size is None and not found.words and (low or high < WORDS_BYTES):
             found = replace(found, size=Range(low, min(low + 20, high)))
         self.single(found)

@@ -83,8 +83,7 @@ from kfuzz.corpora.relations import rows_of, schedule_seed
 from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.partition_keys import own_keys, zipf_of
-from kfuzz.corpora.plan import sizes_of
-from kfuzz.corpora.workload import HASHING, KEY_FORMS, program_of
+from kfuzz.corpora.workload import HASHING, KEY_FORMS, program_of, sizes_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 

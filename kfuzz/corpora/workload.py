@@ -210,6 +210,17 @@ def program_of(side: Keys | Values, keys: Keys) -> Program | None:
     return json_values.payload_program(side.content or "", side.draw)
 
 
+def sizes_of(side: Keys | Values, keys: Keys) -> tuple[float, int]:
+    """The mean size of a value or key that is not null, and an upper bound; ``keys`` are those of the records."""
+    made = program_of(side, keys)
+    if made is None:
+        return side.size.mean, side.size.max
+    # Without a key, `null` replaces two quotes.
+    key_mean = (1 - keys.null_share) * keys.json_size.mean + keys.null_share * 2
+    most = made.bytes_max + made.key_fields * max(2, keys.json_size.max)
+    return made.bytes_mean + made.key_fields * key_mean, most
+
+
 @dataclass(frozen=True, slots=True)
 class Headers:
     """Record headers, on ``share`` of the records."""
@@ -428,6 +439,7 @@ def parse(text: str, name: str, folder: Path | None = None) -> Workload:
         _check_partitioner(topic, f"{name}: topics[{at}].keys")
         _check_transactions(topic, f"{name}: topics[{at}]")
         _check_values(topic.values, f"{name}: topics[{at}].values")
+        _check_key_fields(topic, f"{name}: topics[{at}]")
         _check_changes(topic, f"{name}: topics[{at}]")
         _check_ratio(topic, f"{name}: topics[{at}].values")
         _check_compaction(topic, f"{name}: topics[{at}]")
@@ -512,9 +524,7 @@ def _check_partitioner(topic: Topic, place: str) -> None:
     keys = topic.keys
     if keys.partitioner not in HASHING:
         return
-    made = program_of(keys, keys)
-    each = made.bytes_mean + made.key_fields * keys.json_size.mean if made else keys.size.mean
-    size = int(keys.cardinality * each)
+    size = int(keys.cardinality * sizes_of(keys, keys)[0])
     if keys.cardinality > OWN_KEYS_MAX or size > OWN_KEYS_BYTES_MAX:
         raise UsageError(
             f"{place}.partitioner {keys.partitioner} needs a table of all keys, at most {OWN_KEYS_MAX} of together "
@@ -567,11 +577,17 @@ def _check_values(values: Values, place: str) -> None:
         raise UsageError(f'{place}.fields needs the kind "json", not "{values.kind}"; set kind or remove fields')
 
 
+def _check_key_fields(topic: Topic, place: str) -> None:
+    made = program_of(topic.values, topic.keys)
+    if topic.keys.schema and made and made.key_fields:
+        raise UsageError(
+            f'{place}.values.fields has a field of the type "key", which holds a key as text, but keys with a schema '
+            "are bytes; remove that field, or the schema of the keys"
+        )
+
+
 def _check_changes(topic: Topic, place: str) -> None:
     values, keys = topic.values, topic.keys
-    made = program_of(values, keys)
-    if keys.schema and made and made.key_fields:
-        raise UsageError(f'{place}.values.fields has the type "key", and keys with a schema are no text; remove either')
     if not values.is_changes:
         if values.changes != Changes():
             raise UsageError(f'{place}.values.changes needs the kind "cdc", not "{values.kind}"; set kind or remove it')

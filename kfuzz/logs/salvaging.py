@@ -30,11 +30,10 @@ from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.log_facts import LogFacts
 from kfuzz.logs.lost import NOT_INCREASING, OFFSET_CODES, OUTSIDE, Bounds, LostOffsets, is_torn_abort
 from kfuzz.logs.meaning import Aborted, Change, Marker, Original, by_producer, changes, lost_aborts, lost_commits
-from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, refuse
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, has_cleaner_checkpoint, refuse
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, checkpoint_text, encode, follow, opened_of, snapshot_name
 from kfuzz.logs.stored import (
     CLEAN_SHUTDOWN,
-    CLEANER,
     LOG_START,
     META_PROPERTIES,
     METADATA_NAME,
@@ -42,7 +41,6 @@ from kfuzz.logs.stored import (
     RECOVERY_POINT,
     REPLICATION,
     last_offset,
-    partition_offsets,
     read_stored,
 )
 from kfuzz.mapped import Mapped, mapped, require_whole
@@ -252,13 +250,14 @@ def _add_missing(parts: Sequence[_Kept], walks: Sequence[IndexWalk], original: O
 
 def _is_cleaned(parts: Sequence[_Kept]) -> bool:
     """Whether a log was compacted: by a broker's checkpoint, or because offsets are missing in sound bytes."""
-    first, facts = parts[0].segment, LogFacts(INT64_MAX)
-    points = partition_offsets(first.path.absolute().parents[1] / CLEANER)
+    if has_cleaner_checkpoint(parts[0].segment):
+        return True
+    facts = LogFacts(INT64_MAX)
     for part in parts:
         for start, end in part.stretches:
             facts.begin_segment(0)
             check_with(part.view()[start:end], facts)
-    return (first.topic, first.partition) in points or facts.is_cleaned
+    return facts.is_cleaned
 
 
 def _torn_aborts(part: _Kept, number: int, gap: LostOffsets) -> Iterator[Marker]:

@@ -306,16 +306,22 @@ def log_end(segment: Segment) -> tuple[int, int]:
     return (segment.base_offset or 0, 0) if found is None else (found[0] + 1, found[1])
 
 
+def has_cleaner_checkpoint(segment: Segment) -> bool:
+    """Whether the broker's log cleaner has a checkpoint for the segment's partition."""
+    return (segment.topic, segment.partition) in kept_offsets(segment.path.absolute().parents[1] / CLEANER)
+
+
 def lost_between(segments: Iterable[Segment]) -> Iterator[LostOffsets]:
-    """The offsets that no segment has, although a later segment of the partition is there. The cleaner may have removed
-    them, unless the broker has no checkpoint of that. Segments with a damaged end are left out.
+    """The offsets between the end of each segment and the next segment of its partition.
+
+    Partitions that the broker's cleaner has cleaned have such gaps by right, so they are left out, as are segments with
+    a damaged end.
     """
     for one in segments:
-        if one.next_offset is None:
+        if one.next_offset is None or has_cleaner_checkpoint(one):
             continue
-        cleaned = kept_offsets(one.path.absolute().parents[1] / CLEANER)
         end, at = log_end(one)
-        if at == one.size and end < one.next_offset and (one.topic, one.partition) not in cleaned:
+        if at == one.size and end < one.next_offset:
             yield Bounds(one.path).lost(at, at, end - 1, one.next_offset)
 
 

@@ -54,7 +54,7 @@ def with_digests(root: Path, digests: Mapping[str, str]) -> bytes | None:
         if not ID.fullmatch(name) or not DIGEST.fullmatch(digest):
             raise UsageError(
                 f"{root / REGISTER_FILE}: the line {f'{name} {digest}'[:SHOWN]!r} is not an id with a digest; restore"
-                " the file as it was"
+                " the file from an earlier version"
             )
     after = {name: before.get(name) or digests.get(name, "") for name in {*before, *digests}}
     if after == before:

@@ -15,9 +15,9 @@ from made_corpora import batches_of, generate_segment
 
 from kfuzz import records
 from kfuzz.corpora.json_values import program
-from kfuzz.corpora.plan import Plan, offset_bytes_mean, sizes_of
+from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES, WORDS
-from kfuzz.corpora.workload import Workload, parse, render
+from kfuzz.corpora.workload import Workload, parse, render, sizes_of
 
 WORKLOAD = """
 size = "2MiB"

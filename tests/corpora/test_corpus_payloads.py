@@ -9,8 +9,8 @@ import pytest
 from made_corpora import batches_of, run
 
 from kfuzz.corpora import workload as workloads
-from kfuzz.corpora.plan import Plan, offset_bytes_mean, sizes_of
-from kfuzz.corpora.workload import load, parse, render
+from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.workload import load, parse, render, sizes_of
 from kfuzz.errors import UsageError
 
 LINES = [b'{"n": 1}', b"\xff\x00 any bytes\r", b"x" * 500]

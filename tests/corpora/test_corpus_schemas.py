@@ -264,7 +264,7 @@ def test_a_key_with_a_schema_follows_from_its_number(kind: str, tmp_path: Path) 
 
 
 def test_a_key_with_a_schema_is_no_field_of_json() -> None:
-    with pytest.raises(UsageError, match="keys with a schema are no text; remove either"):
+    with pytest.raises(UsageError, match="but keys with a schema are bytes; remove that field"):
         workload('kind = "json"\nfields = [{ name = "k", type = "key" }]', keys=KEYS.replace("KIND", "uniform"))
 
 

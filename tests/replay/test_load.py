@@ -289,11 +289,11 @@ def test_processes_share_a_load_and_files_have_its_seconds(tmp_path: Path) -> No
 
 def test_late_partitions_get_turns_on_a_full_connection() -> None:
     broker = FakeBroker({"t": 2})
-    report = loaded(broker, records=6000, rate=Rate(records_per_s=10_000_000))
+    # So many that it hardly matters which one begins a little later on a busy machine.
+    report = loaded(broker, records=24_000, rate=Rate(records_per_s=10_000_000))
     counts = sorted(len(broker.batches["t", partition]) for partition in range(2))
-    assert report.sent.records > 5900
-    # Half as many each; on a busy machine, one may begin a little later.
-    assert counts[0] > counts[1] / 3
+    assert report.sent.records > 23_900
+    assert counts[0] > counts[1] / 2
 
 
 def test_only_an_answer_without_errors_and_waits_is_usual() -> None:
