@@ -19,6 +19,7 @@ import shutil
 import sys
 import tarfile
 import tempfile
+import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -295,8 +296,8 @@ def _members(path: Path, name: str, opening: _Opening) -> Iterator[_Part]:
 
 @dataclass(slots=True)
 class _Source:
-    """Fetches the files that a folder stands for. ``parts`` has them by their paths in the folder, and the folder
-    ``copies`` has what was fetched.
+    """Fetches the files that a folder stands for, for several threads. ``parts`` has them by their paths in the folder,
+    and the folder ``copies`` has what was fetched. ``kept`` has these copies with their sizes.
     """
 
     target: Target
@@ -304,7 +305,11 @@ class _Source:
     copies: Path
     cut: list[str]
     parts: dict[str, _Part] = field(default_factory=dict)
-    kept: OrderedDict[str, Path] = field(default_factory=OrderedDict)
+    kept: OrderedDict[str, tuple[Path, int]] = field(default_factory=OrderedDict)
+    kept_bytes: int = 0
+    # What each thread fetched last: it may not be open yet.
+    last: dict[int, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def described(self, parts: Iterable[_Part]) -> Iterator[_Part]:
@@ -365,15 +370,32 @@ class _Source:
         return self._copy(name, write)
 
     def _copy(self, key: str, write: Callable[[BinaryIO], None]) -> Path:
-        if key not in self.kept:
-            with _written(copy := self.copies / str(next(self.numbers))) as file:
+        if (copy := self._kept(key)) is None:
+            with _written(made := self.copies / str(next(self.numbers))) as file:
                 write(file)
-            self.kept[key] = copy
-            while len(self.kept) > 1 and sum(one.stat().st_size for one in self.kept.values()) > KEPT_BYTES:
+            copy = self._kept(key, made)
+        return cast(Path, copy)
+
+    def _kept(self, key: str, made: Path | None = None) -> Path | None:
+        """The copy of a file, or None; ``made`` is a new one. It stays until this thread asks for another file."""
+        with self.lock:
+            if made is not None and key not in self.kept:
+                self.kept[key] = made, (size := made.stat().st_size)
+                self.kept_bytes += size
+            elif made is not None:
+                # Another thread was faster.
+                made.unlink()
+            if key not in self.kept:
+                return None
+            self.kept.move_to_end(key)
+            self.last[threading.get_ident()] = key
+            in_use = {*self.last.values()}
+            while self.kept_bytes > KEPT_BYTES and (old := next((one for one in self.kept if one not in in_use), None)):
                 # A program that still reads the copy can do so to its end.
-                self.kept.popitem(last=False)[1].unlink()
-        self.kept.move_to_end(key)
-        return self.kept[key]
+                path, size = self.kept.pop(old)
+                path.unlink()
+                self.kept_bytes -= size
+            return self.kept[key][0]
 
 
 def _log(manifest: str) -> str:

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,25 @@ def test_files_are_copied_when_they_are_opened_and_few_are_kept(
         views = [files.map_regular(segment.path) for segment in segments]
         assert len(list(tmp_path.glob("temporary/kfuzz-copies*/*"))) == 1 < len(segments)
     assert [bytes(view) for view in views] == [path.read_bytes() for path in sorted(log.glob("t-*/*.log"))]
+
+
+def test_threads_that_fetch_at_the_same_time_do_not_lose_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "KEPT_BYTES", 1000)
+    contents = {f"t-{number}/leader-epoch-checkpoint": b"%d\n" % number * 30 for number in range(300)}
+    for name, content in contents.items():
+        (tmp_path / "log" / name).parent.mkdir(parents=True)
+        (tmp_path / "log" / name).write_bytes(content)
+    (archive := tmp_path / "log.tar").write_bytes(tar(folder=tmp_path / "log"))
+    with places.opened(archive) as here:
+        paths = [here / name for name in 4 * [*contents]]
+        # Each file is asked for four times in a row, so that threads ask for the same one.
+        read = storage.in_parallel(partial(files.read_small, bytes_max=1000), sorted(paths), jobs=16)
+        for path, content in read:
+            assert content == contents[f"{path.parent.name}/{path.name}"]
+        kept = sum(path.stat().st_size for path in tmp_path.glob("temporary/kfuzz-copies*/*"))
+    assert kept <= 1000 + 16 * 120
 
 
 def test_damage_is_named_by_its_real_place(log: Path, tmp_path: Path) -> None:
