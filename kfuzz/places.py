@@ -307,7 +307,7 @@ class _Source:
     parts: dict[str, _Part] = field(default_factory=dict)
     kept: OrderedDict[str, tuple[Path, int]] = field(default_factory=OrderedDict)
     kept_bytes: int = 0
-    # What each thread fetched last: it may not be open yet.
+    # The last file of each thread: its copy may not be open yet.
     last: dict[int, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     numbers: Iterator[int] = field(default_factory=itertools.count)

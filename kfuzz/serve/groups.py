@@ -18,8 +18,10 @@ from kfuzz.serve.cluster import NO_ERROR, Asked, Caller, Cluster, Held, Values, 
 
 # How often members of the newer kind of group send a heartbeat.
 HEARTBEAT_MS: Final = 1000
-# A member whose connection is lost is gone if it does not come back within this time.
-RETURN_S_MAX: Final = 0.5
+# A member whose connection is lost is gone if it does not come back within this time. Kafka waits for its session's
+# timeout, which the next consumer of the group would have to wait for; some clients look for another connection only
+# once in half a second.
+RETURN_S_MAX: Final = 3.0
 # The type of groups whose members write messages of Kafka's consumer protocol for each other.
 CONSUMERS: Final = "consumer"
 
