@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(SLEEP)
+    # For a moment, a process that has just begun has no command yet.
+    while not psutil.Process(process.pid).cmdline():
+        time.sleep(0.01)
     yield process
     process.kill()
     process.wait()
