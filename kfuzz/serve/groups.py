@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from kfuzz.broker_errors import ERROR_CODES
@@ -20,8 +21,9 @@ from kfuzz.serve.cluster import NO_ERROR, Asked, Caller, Cluster, Held, Values, 
 HEARTBEAT_MS: Final = 1000
 # A member whose connection is lost is gone if it does not come back within this time. Kafka waits for its session's
 # timeout, which the next consumer of the group would have to wait for; some clients look for another connection only
-# once in half a second.
+# once in half a second. A member that has never spoken may not know its id, and then nobody comes back.
 RETURN_S_MAX: Final = 3.0
+FIRST_RETURN_S_MAX: Final = 0.5
 # The type of groups whose members write messages of Kafka's consumer protocol for each other.
 CONSUMERS: Final = "consumer"
 
@@ -37,6 +39,8 @@ class _Member:
     join: Held | None = None
     sync: Held | None = None
     assignment: bytes = b""
+    # Whether it has sent a request with its id.
+    has_spoken: bool = False
 
 
 @dataclass
@@ -60,7 +64,7 @@ class _Group:
         if member is None:
             return ERROR_CODES["UNKNOWN_MEMBER_ID"]
         # A client may come back on another connection.
-        member.caller = caller
+        member.caller, member.has_spoken = caller, True
         return NO_ERROR if generation == self.generation else ERROR_CODES["ILLEGAL_GENERATION"]
 
     def new_id(self, asked: Asked) -> str:
@@ -118,9 +122,9 @@ class _Group:
         """The members that were last seen on a connection."""
         return [member_id for member_id, member in self.members.items() if member.caller is caller]
 
-    def lose(self, caller: Caller) -> None:
-        """Remove the members that were last seen on a connection."""
-        self.drop(self.of(caller))
+    def lose(self, caller: Caller, *, has_spoken: bool) -> None:
+        """Remove the members that were last seen on a connection: those that have spoken, or the others."""
+        self.drop([one for one in self.of(caller) if self.members[one].has_spoken == has_spoken])
 
     def expire(self) -> None:
         """Remove the members that have not joined again in time."""
@@ -140,7 +144,8 @@ class Groups:
             # A client leaves a coordinator that has moved, but not its group.
             if self.cluster.coordinator(name) != caller.node_id or not group.of(caller):
                 continue
-            asyncio.get_running_loop().call_later(RETURN_S_MAX, group.lose, caller)
+            for after_s, has_spoken in ((FIRST_RETURN_S_MAX, False), (RETURN_S_MAX, True)):
+                asyncio.get_running_loop().call_later(after_s, partial(group.lose, caller, has_spoken=has_spoken))
 
     def _group(self, asked: Asked, name: str) -> tuple[_Group, int]:
         error = ERROR_CODES["NOT_COORDINATOR"] if self.cluster.is_elsewhere(asked, name) else NO_ERROR
@@ -174,7 +179,10 @@ class Groups:
         self._look_at(group, "ConsumerProtocolSubscription", *(one["metadata"] for one in protocols))
         rebalance_ms = values["sessionTimeoutMs" if asked.version == 0 else "rebalanceTimeoutMs"]
         held = Held(group.expire)
-        group.members[member_id] = _Member(asked.caller, instance_id, protocols, rebalance_ms, join=held)
+        has_spoken = bool(values["memberId"])
+        group.members[member_id] = _Member(
+            asked.caller, instance_id, protocols, rebalance_ms, held, has_spoken=has_spoken
+        )
         # As in Kafka, the member with the most time decides.
         longest_ms = max(one.rebalance_ms for one in group.members.values())
         if longest_ms > 0:

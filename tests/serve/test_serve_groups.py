@@ -8,11 +8,17 @@ from typing import Any
 import pytest
 from serve.asking import HERE, Client, asked, fed, request, served
 
-from kfuzz.serve import Broker, Server, Topics
+from kfuzz.serve import Broker, Server, Topics, groups
 from kfuzz.serve import cluster as serving
 
 BOTH = [{"name": "range", "metadata": b"r"}, {"name": "sticky", "metadata": b"s"}]
 JOIN = {"groupId": "g", "protocolType": "consumer", "protocols": BOTH}
+
+
+@pytest.fixture(autouse=True)
+def members_are_gone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "FIRST_RETURN_S_MAX", 0.1)
+    monkeypatch.setattr(groups, "RETURN_S_MAX", 0.1)
 
 
 async def join(client: Client, member_id: str = "", protocols: Any = BOTH, **more: Any) -> dict[str, Any]:
@@ -145,6 +151,26 @@ async def test_a_member_may_come_back_on_another_connection(server: Server) -> N
         while len(server._open) > 1:
             await asyncio.sleep(0)
         assert (await new.ask("Heartbeat", 3, _as(joined)))["errorCode"] == 0
+
+
+@served()
+async def test_a_member_whose_connection_is_lost_stays_if_it_has_spoken(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "FIRST_RETURN_S_MAX", 0)
+    monkeypatch.setattr(groups, "RETURN_S_MAX", 60)
+    codes = []
+    async with Client(server) as new:
+        for speaks in (False, True):
+            async with Client(server) as old:
+                joined = await join(old)
+                if speaks:
+                    await old.ask("Heartbeat", 3, _as(joined))
+            while len(server._open) > 1:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+            codes.append((await new.ask("Heartbeat", 3, _as(joined)))["errorCode"])
+    assert codes == [25, 0]
 
 
 def test_members_leave_one_by_one_or_several_at_a_time() -> None:
