@@ -39,7 +39,8 @@ from kfuzz.storage import LocalTarget, RemoteTarget, Target, in_parallel
 from kfuzz.units import counted
 
 FILES_MAX: Final = 1_000_000
-# Copies of fetched files are dropped, the oldest first, while all of them together are larger.
+# Copies of fetched files are dropped, the oldest first, while all of them together are larger. The last copy of each
+# thread stays.
 KEPT_BYTES: Final = 1 << 30
 PIECE_BYTES: Final = 1 << 20
 # Packed bytes are taken in such pieces: zstd makes up to 128 KiB of four bytes.
@@ -379,18 +380,21 @@ class _Source:
     def _kept(self, key: str, made: Path | None = None) -> Path | None:
         """The copy of a file, or None; ``made`` is a new one. It stays until this thread asks for another file."""
         with self.lock:
-            if made is not None and key not in self.kept:
+            if key in self.kept:
+                if made is not None:
+                    # Another thread was faster.
+                    made.unlink()
+            elif made is None:
+                return None
+            else:
                 self.kept[key] = made, (size := made.stat().st_size)
                 self.kept_bytes += size
-            elif made is not None:
-                # Another thread was faster.
-                made.unlink()
-            if key not in self.kept:
-                return None
             self.kept.move_to_end(key)
             self.last[threading.get_ident()] = key
-            in_use = {*self.last.values()}
-            while self.kept_bytes > KEPT_BYTES and (old := next((one for one in self.kept if one not in in_use), None)):
+            while self.kept_bytes > KEPT_BYTES:
+                old = next((one for one in self.kept if one not in self.last.values()), None)
+                if old is None:
+                    break
                 # A program that still reads the copy can do so to its end.
                 path, size = self.kept.pop(old)
                 path.unlink()

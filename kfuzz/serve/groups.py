@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from kfuzz.broker_errors import ERROR_CODES
@@ -19,10 +18,11 @@ from kfuzz.serve.cluster import NO_ERROR, Asked, Caller, Cluster, Held, Values, 
 
 # How often members of the newer kind of group send a heartbeat.
 HEARTBEAT_MS: Final = 1000
-# A member whose connection is lost is gone if it does not come back within this time. Kafka waits for its session's
-# timeout, which the next consumer of the group would have to wait for; some clients look for another connection only
-# once in half a second. A member that has never spoken may not know its id, and then nobody comes back.
+# How long the broker waits for a member that comes back after its connection is lost. Kafka waits until the session
+# times out, which would hold up the group's next consumer here. librdkafka connects again only twice a second.
 RETURN_S_MAX: Final = 3.0
+# The same for a member that has sent no request with its id. If the answer to its first JoinGroup was lost, its client
+# does not know the id and cannot come back.
 FIRST_RETURN_S_MAX: Final = 0.5
 # The type of groups whose members write messages of Kafka's consumer protocol for each other.
 CONSUMERS: Final = "consumer"
@@ -122,9 +122,10 @@ class _Group:
         """The members that were last seen on a connection."""
         return [member_id for member_id, member in self.members.items() if member.caller is caller]
 
-    def lose(self, caller: Caller, *, has_spoken: bool) -> None:
-        """Remove the members that were last seen on a connection: those that have spoken, or the others."""
-        self.drop([one for one in self.of(caller) if self.members[one].has_spoken == has_spoken])
+    def lose(self, caller: Caller, member_id: str) -> None:
+        """Remove a member of a lost connection, unless it came back on another one."""
+        if member_id in self.of(caller):
+            self.drop([member_id])
 
     def expire(self) -> None:
         """Remove the members that have not joined again in time."""
@@ -142,10 +143,11 @@ class Groups:
         """Remove the members of a connection that is closed now, unless they come back on another one."""
         for name, group in self._groups.items():
             # A client leaves a coordinator that has moved, but not its group.
-            if self.cluster.coordinator(name) != caller.node_id or not group.of(caller):
+            if self.cluster.coordinator(name) != caller.node_id:
                 continue
-            for after_s, has_spoken in ((FIRST_RETURN_S_MAX, False), (RETURN_S_MAX, True)):
-                asyncio.get_running_loop().call_later(after_s, partial(group.lose, caller, has_spoken=has_spoken))
+            for member_id in group.of(caller):
+                after_s = RETURN_S_MAX if group.members[member_id].has_spoken else FIRST_RETURN_S_MAX
+                asyncio.get_running_loop().call_later(after_s, group.lose, caller, member_id)
 
     def _group(self, asked: Asked, name: str) -> tuple[_Group, int]:
         error = ERROR_CODES["NOT_COORDINATOR"] if self.cluster.is_elsewhere(asked, name) else NO_ERROR

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 LARGEST_REQUEST_BYTES = 64 << 20
-# A producer has this long for all records of a line. A call may take ten seconds, and librdkafka asks for its id again
-# only twice a second.
+# A producer has this long for all records of a line, less than a call may take. librdkafka asks for its producer's id
+# only twice a second, and the broker may lose several answers.
 PRODUCE_S_MAX = 8
 # librdkafka's message about a fetch that gives it nothing.
 TOO_LARGE = re.compile(r"Message at offset (\d+) might be too large")
