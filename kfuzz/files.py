@@ -36,9 +36,18 @@ URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(.*)", re.DOTALL)
 ELSEWHERE: Final[dict[str, Callable[[str], str | Path]]] = {}
 
 
+def _fetch_of(path: str | Path) -> Callable[[str], str | Path] | None:
+    return next((fetch for folder, fetch in [*ELSEWHERE.items()] if str(path).startswith(folder)), None)
+
+
+def is_elsewhere(path: str | Path) -> bool:
+    """Whether this file stands for one in a store or an archive, so that opening it copies the whole one."""
+    return _fetch_of(path) is not None
+
+
 def _fetched(path: str | Path) -> str | Path:
     """The file to open for ``path``: another one if it stands for a file elsewhere."""
-    fetch = next((fetch for folder, fetch in [*ELSEWHERE.items()] if str(path).startswith(folder)), None)
+    fetch = _fetch_of(path)
     return path if fetch is None else fetch(str(path))
 
 

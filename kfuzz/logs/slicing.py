@@ -39,24 +39,29 @@ def slices(
     *,
     slice_bytes: int | None = None,
     isolation: Isolation = "log",
+    cuts: bool = True,
 ) -> Iterator[Slice]:
     """The slices that hold the records of ``selection``, in order; they may hold others too.
 
-    With ``slice_bytes``, a slice ends at the first index entry after so many bytes. In ``read_committed``, the slices
-    of a partition end at its last stable offset. ``UsageError`` if a file cannot be read, and for an unknown isolation.
+    With ``slice_bytes``, a slice ends at the first index entry after so many bytes. Without ``cuts``, each segment that
+    may have such records is one slice, and is not opened. In ``read_committed``, the slices of a partition end at its
+    last stable offset. ``UsageError`` if a file cannot be read, and for an unknown isolation.
     """
     require_isolation(isolation)
     for _, group in groupby(segments, lambda segment: segment.path.parent):
         partition = list(group)
         stable = last_stable_offset(partition[0]) if isolation == "read_committed" else None
         for segment in partition:
-            yield from _of_segment(segment, selection.below(stable), slice_bytes, stable)
+            yield from _of_segment(segment, selection.below(stable), slice_bytes, stable, cuts=cuts)
 
 
-def _of_segment(segment: Segment, selection: Selection, slice_bytes: int | None, stable: int | None) -> Iterator[Slice]:
+def _of_segment(
+    segment: Segment, selection: Selection, slice_bytes: int | None, stable: int | None, *, cuts: bool
+) -> Iterator[Slice]:
     if not segment.size or not _overlaps(segment, selection):
         return
-    if selection == EVERYTHING and (slice_bytes is None or segment.size <= slice_bytes):
+    is_small = slice_bytes is None or segment.size <= slice_bytes
+    if not cuts or (selection == EVERYTHING and is_small):
         yield Slice(segment, 0, segment.size, stable)
         return
     with segment.open() as file:

@@ -24,7 +24,7 @@ from kfuzz.corpora import generated
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path
+from kfuzz.files import is_elsewhere, local_path
 from kfuzz.logs.schemas import open_schemas
 from kfuzz.logs.segments import log_end
 from kfuzz.logs.transactions import last_stable_offset
@@ -101,8 +101,10 @@ class Settings:
     ) -> list[InputPartition]:
         """Slices of these segments below ``place``, each with its selection."""
         parts: list[tuple[logs.Slice, logs.Selection]] = []
+        # To cut a segment of a store is to fetch it, and then the reader of each part fetches it again.
+        how: dict[str, Any] = {"isolation": self.isolation, "cuts": not is_elsewhere(place)}
         for segments, selection in chosen:
-            for part in logs.slices(segments, selection, slice_bytes=self.split_bytes, isolation=self.isolation):
+            for part in logs.slices(segments, selection, slice_bytes=self.split_bytes, **how):
                 # An executor has another path for a log that is elsewhere.
                 moved = replace(part.segment, path=part.segment.path.relative_to(place))
                 parts.append((replace(part, segment=moved), selection))

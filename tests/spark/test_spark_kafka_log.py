@@ -7,7 +7,7 @@ import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StructField, StructType
 
-from kfuzz import logs, records
+from kfuzz import logs, records, storage
 from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import UsageError
 from kfuzz.records import Record, RecordBatch
@@ -51,7 +51,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
-def reader(path: Path, **options: str) -> KafkaLogReader:
+def reader(path: Path | str, **options: str) -> KafkaLogReader:
     """As Spark makes it."""
     source = KafkaLogSource(CaseInsensitiveDict({"path": str(path), **options}))
     return source.reader(schema=source.schema())
@@ -81,6 +81,32 @@ def test_an_executor_opens_an_archive_itself(corpus: Path, tmp_path: Path) -> No
     again: KafkaLogReader = pickle.loads(pickle.dumps(made))
     rows = rows_of(batch for share in pickle.loads(pickle.dumps(shares)) for batch in again.read(share))
     assert rows == plain(corpus)
+
+
+@pytest.mark.parametrize("isolation", ["log", "read_committed"])
+def test_a_segment_of_a_store_is_fetched_by_its_reader_only(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str
+) -> None:
+    store = storage.Target.of(f"memory://{tmp_path.name}/data")
+    for path in corpus.glob("*-*/*"):
+        store.write(path.relative_to(corpus).as_posix(), path.read_bytes())
+    fetched, fetch = list[str](), storage.RemoteTarget.copy
+
+    def copy(target: storage.RemoteTarget, name: str, file: BinaryIO) -> bool:
+        fetched.append(name)
+        return fetch(target, name, file)
+
+    monkeypatch.setattr(storage.RemoteTarget, "copy", copy)
+    made = reader(str(store), split_bytes=str(64 * KIB), isolation=isolation)
+    assert list(made.pushFilters([GreaterThan(("offset",), 70)])) == []
+    shares = made.partitions()
+    # The last stable offset is known only to the last segment of each partition.
+    assert isolation == "read_committed" or fetched == []
+    fetched.clear()
+    rows = rows_of(batch for share in shares for batch in made.read(share))
+    assert rows == [row for row in plain(corpus, isolation=isolation) if row["offset"] > 70] != []
+    found = [name for name in fetched if name.endswith(".log")]
+    assert sorted(found) == sorted(path.relative_to(corpus).as_posix() for path in corpus.glob("*-*/*.log"))
 
 
 @pytest.mark.parametrize(
