@@ -10,9 +10,10 @@ import contextlib
 import json
 import re
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY, PANICS, RA
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
-from kfuzz.fuzz.recorder import DETAILS_BYTES_MAX, Find, Kind
+from kfuzz.fuzz.recorder import DETAILS_BYTES_MAX, FRAMES, Find, Kind, called
 from kfuzz.fuzz.targets import Target
 from kfuzz.kafka import ROLES
 from kfuzz.text import foreign_text
@@ -224,8 +225,11 @@ def of_end(kind: str, lines: Sequence[str], code: int, data: bytes, package: str
     summary, details = explain(lines, code)
     known = KIND_OF.get(kind, "crash")
     # A loop that calls is interrupted at any line. The outermost function is the same each time.
-    is_loop = known == "timeout" and package != "kfuzz"
-    return Find(known, summary, _function(lines, package) if is_loop else _place(lines, package), details, data)
+    if known != "timeout":
+        at = _place(lines, package)
+    else:
+        at = _place(lines, package, depth=1) if package == "kfuzz" else _function(lines, package)
+    return Find(known, summary, at, details, data)
 
 
 @cache
@@ -233,19 +237,29 @@ def _pattern(pattern: str, package: str) -> re.Pattern[str]:
     return re.compile(pattern.replace("PACKAGE", re.escape(package)))
 
 
-def _place(lines: Sequence[str], package: str) -> str:
-    """The innermost line of the package's code in a sanitizer's stack, or in Python's; empty if there is none."""
-    for pattern in (UNDEFINED, FRAME, NAMELESS_FRAME, PYTHON_FRAME):
-        for line in lines:
-            match = _pattern(pattern, package).match(line)
-            if match is None or match["file"] in CALLERS:
-                continue
-            # The lines of generated C say nothing, and change with every build.
-            if not match["file"].endswith(".c"):
-                return f"{match['file']}:{match['line']}"
-            if pattern is FRAME:
-                return _plain_name(match["function"])
+def _place(lines: Sequence[str], package: str, depth: int = FRAMES) -> str:
+    """The innermost places of the package's code in a sanitizer's stack, or in Python's; empty if there is none."""
+    for patterns in ((UNDEFINED, FRAME), (NAMELESS_FRAME,), (PYTHON_FRAME,)):
+        if found := called(chain.from_iterable(_places(lines, pattern, package) for pattern in patterns), depth):
+            return found
     return ""
+
+
+def _places(lines: Sequence[str], pattern: str, package: str) -> Iterator[str]:
+    """The places of the package's code in the first stack. The lines of generated C say nothing, and change with every
+    build.
+    """
+    stacks = 0
+    for line in lines:
+        # A sanitizer goes on with the stack of an allocation.
+        stacks += line.lstrip().startswith("#0 ")
+        match = _pattern(pattern, package).match(line) if stacks < 2 else None
+        if match is None or match["file"] in CALLERS:
+            continue
+        if not match["file"].endswith(".c"):
+            yield f"{match['file']}:{match['line']}"
+        elif pattern is FRAME:
+            yield _plain_name(match["function"])
 
 
 def _function(lines: Sequence[str], package: str) -> str:

@@ -48,6 +48,9 @@ COUNT: Final = struct.Struct("<q")
 NAME_CHARACTERS: Final = 16
 DETAILS_BYTES_MAX: Final = 64 * 1024
 LINE_CHARACTERS: Final = 40 + 1 + NAME_CHARACTERS
+# How many places of a stack tell faults apart: a small function has many callers.
+FRAMES: Final = 3
+CALLED_BY: Final = " < "
 PACKAGE: Final = Path(__file__).resolve().parent.parent
 # The words that a broken promise begins with, before what differs from input to input.
 _WORDS: Final = re.compile(r"[A-Za-z_ -]*[A-Za-z_]")
@@ -131,19 +134,27 @@ def _kind(error: Exception) -> Kind:
 
 
 def _place(error: Exception) -> str:
-    """The innermost line of kfuzz's code, or of a peer's, in the stack.
+    """The innermost lines of kfuzz's code in the stack, or the innermost one of a peer's.
 
     For a broken promise, the first words of its text follow.
     """
     if isinstance(error, Undeclared):
         return foreign_text(error.at or type(error.__cause__).__name__)
-    last = ""
+    places = []
     for file, line in _frames(error.__traceback__):
         head, found, rest = file.replace(os.sep, "/").rpartition(f"{PACKAGE.name}/")
         if found and "site-packages" not in head:
-            last = f"{found}{rest}:{line}"
+            places.append(f"{found}{rest}:{line}")
+    at = called(reversed(places))
     words = _WORDS.match(str(error)) if isinstance(error, OracleFailure) else None
-    return f"{last} {words[0]}" if words else last or type(error).__name__
+    return f"{at} {words[0]}" if words else at or type(error).__name__
+
+
+def called(places: Iterable[str], depth: int = FRAMES) -> str:
+    """The innermost places of a stack, the innermost first. Which oracle has called says nothing."""
+    oracles = f"{PACKAGE.name}/fuzz/"
+    found = [place for at, place in enumerate(dict.fromkeys(places)) if not at or not place.startswith(oracles)]
+    return CALLED_BY.join(found[:depth])
 
 
 def _frames(stack: TracebackType | None) -> Iterator[tuple[str, int]]:

@@ -134,9 +134,22 @@ def test_a_hang_is_placed_by_its_outermost_function_a_crash_by_its_innermost_lin
         '  File "/b/testees/lib/testee.py", line 9 in read',
     ]
     assert of_end("timeout", stack, -9, b"", "lib").at == "lib/outer.py:read"
-    assert of_end("crash", stack, -11, b"", "lib").at == "lib/inner.py:7"
+    assert of_end("crash", stack, -11, b"", "lib").at == "lib/inner.py:7 < lib/outer.py:8"
     nameless = ["    #0 0x7f01  (/libc.so.6+0x1)", "    #1 0x7f02  (/build/lib/native.so+0x2a) (BuildId: 0)"]
     assert of_end("crash", nameless, 1, b"", "lib").at == "lib/native.so:0x2a"
+
+
+def test_the_callers_tell_faults_of_a_small_function_apart() -> None:
+    def at(*callers: str) -> str:
+        frames = [f"    #{number} 0x1 in f /b/kfuzz/wire/{name}:{number}:1" for number, name in enumerate(callers)]
+        freed = ["freed by thread T0 here:", "    #0 0x2 in g /b/kfuzz/wire/elsewhere.h:9:1"]
+        return of_end("crash", ["==1==ERROR: AddressSanitizer: heap-use-after-free", *frames, *freed], 1, b"").at
+
+    assert (
+        at("utf8.h", "key.h", "batch.h", "read.h") == "kfuzz/wire/utf8.h:0 < kfuzz/wire/key.h:1 < kfuzz/wire/batch.h:2"
+    )
+    assert at("utf8.h", "name.h") == "kfuzz/wire/utf8.h:0 < kfuzz/wire/name.h:1"
+    assert at("utf8.h", "c.c") == "kfuzz/wire/utf8.h:0 < f"
 
 
 # --------------------------------------------------------------------------------------------------- campaigns
