@@ -14,8 +14,11 @@ records and bytes. See docs/strategies.md.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import accumulate, cycle, islice
 from typing import Any, Final, NamedTuple
 
 from kfuzz.errors import UsageError, needs
@@ -28,6 +31,7 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import Engine
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.records import Record, RecordBatch, encode
+from kfuzz.records.stream import next_sequence
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS
 
 with needs("kfuzz.strategies needs hypothesis; install it with: pip install 'kfuzz[strategies]'"):
@@ -38,6 +42,7 @@ __all__ = [
     "batch_bytes",
     "batches",
     "hostile_batches",
+    "logs",
     "message_bytes",
     "message_sets",
     "messages",
@@ -51,6 +56,9 @@ OFFSET_MAX: Final = 1 << 62
 # The year 10889, in milliseconds.
 TIMESTAMP_MAX: Final = 1 << 48
 SIZE_MAX: Final = 1 << 16
+# A marker's version and type; its version and its coordinator's epoch.
+MARKER_KEY: Final = struct.Struct(">hh")
+MARKER_VALUE: Final = struct.Struct(">hi")
 # Above the tags that Kafka uses. The largest int32 means "no tag".
 UNKNOWN_TAGS: Final = st.integers(10_000, INT32_MAX - 1)
 
@@ -62,13 +70,16 @@ def _text(max_size: int, *, without: str = "") -> st.SearchStrategy[str]:
     return st.text(st.characters(exclude_categories=["Cs"], exclude_characters=without), max_size=max_size)
 
 
-_SPANS: Final = st.none() | st.binary(max_size=64)
+SPAN_BYTES: Final = 64
+RECORDS: Final = 6
+_SPANS: Final = st.none() | st.binary(max_size=SPAN_BYTES)
 # A header's key is UTF-8 without a NUL.
 _HEADERS: Final = st.lists(st.tuples(_text(12, without="\0").map(str.encode), _SPANS), max_size=3).map(tuple)
 _ANY_HEADERS: Final = st.lists(st.tuples(st.binary(max_size=9), _SPANS), max_size=3).map(tuple)
 _INT16: Final = st.integers(*INT_RANGES["int16"])
 _INT32: Final = st.integers(*INT_RANGES["int32"])
 _INT64: Final = st.integers(*INT_RANGES["int64"])
+_SEQUENCES: Final = st.integers(0, INT32_MAX)
 _CHANGES: Final = st.lists(st.integers(0, (1 << 32) - 1), max_size=3)
 _ENGINE: Final = Engine(0.95)
 
@@ -76,32 +87,46 @@ _ENGINE: Final = Engine(0.95)
 # --- records and batches --------------------------------------------------------------------------------------------
 
 
-def records(*, magic: int = 2, hostile: bool = False) -> st.SearchStrategy[Record]:
+def records(*, magic: int = 2, hostile: bool = False, span_bytes_max: int = SPAN_BYTES) -> st.SearchStrategy[Record]:
     """Records with offset 0. Those of magic 0 have no timestamp, and only those of magic 2 have headers.
 
-    ``hostile``: timestamps are any int64, and header keys any bytes.
+    ``hostile``: timestamps are any int64, and header keys any bytes. ``span_bytes_max``: the longest key, value, and
+    value of a header; above 63 bytes, the length of one takes two bytes.
     """
     _require_magics((magic,))
+    spans, headers = _SPANS, _ANY_HEADERS if hostile else _HEADERS
+    if span_bytes_max != SPAN_BYTES:
+        # By themselves, most are short.
+        long = st.binary(min_size=SPAN_BYTES, max_size=span_bytes_max) if span_bytes_max > SPAN_BYTES else st.nothing()
+        spans = st.none() | st.binary(max_size=span_bytes_max) | long
+        keys = st.binary(max_size=9) if hostile else _text(max(span_bytes_max // 4, 1), without="\0").map(str.encode)
+        headers = st.lists(st.tuples(keys, spans), max_size=3).map(tuple)
     return st.builds(
         Record,
         st.just(0),
         st.none() if magic == 0 else _INT64 if hostile else st.integers(-1, TIMESTAMP_MAX),
-        _SPANS,
-        _SPANS,
-        st.just(()) if magic < 2 else _ANY_HEADERS if hostile else _HEADERS,
+        spans,
+        spans,
+        st.just(()) if magic < 2 else headers,
     )
 
 
 def batches(
-    *, magics: Sequence[int] = (2,), codecs: Sequence[Codec] = CODECS, first_offset: int | None = None
+    *,
+    magics: Sequence[int] = (2,),
+    codecs: Sequence[Codec] = CODECS,
+    first_offset: int | None = None,
+    records_max: int = RECORDS,
+    span_bytes_max: int = SPAN_BYTES,
 ) -> st.SearchStrategy[RecordBatch]:
-    """A valid batch of up to six records: plain, idempotent or transactional, also with gaps as after compaction.
+    """A valid batch of up to ``records_max`` records: plain, idempotent or transactional, also with gaps as after
+    compaction. Above 64 records, a reader that works on several records at once shows its faults.
 
     ``magics`` and ``codecs``: those to choose from; magic 0 and 1 have no zstd. A batch of magic 0 or 1 is one message,
-    or a wrapper if it has a codec. ``first_offset``: the lowest base offset; without it, any. Raises ``UsageError`` for
-    an unknown magic or codec, and if a magic has none of the codecs.
+    or a wrapper if it has a codec. ``first_offset``: the lowest base offset; without it, any. ``span_bytes_max`` is
+    that of :func:`records`. Raises ``UsageError`` for an unknown magic or codec, and if a magic has none of the codecs.
     """
-    return _batches(_forms(magics, codecs), first_offset)
+    return _batches(_forms(magics, codecs), first_offset, records_max, span_bytes_max)
 
 
 def _forms(magics: Sequence[int], codecs: Sequence[Codec]) -> st.SearchStrategy[tuple[int, Codec]]:
@@ -119,22 +144,31 @@ def _forms(magics: Sequence[int], codecs: Sequence[Codec]) -> st.SearchStrategy[
 
 
 @st.composite
-def _batches(draw: st.DrawFn, forms: st.SearchStrategy[tuple[int, Codec]], first_offset: int | None) -> RecordBatch:
+def _batches(
+    draw: st.DrawFn,
+    forms: st.SearchStrategy[tuple[int, Codec]],
+    first_offset: int | None,
+    records_max: int = RECORDS,
+    span_bytes_max: int = SPAN_BYTES,
+) -> RecordBatch:
     magic, codec = draw(forms)
     single = magic < 2 and codec == "none"
     base = draw(st.integers(0, OFFSET_MAX)) if first_offset is None else first_offset + draw(st.integers(0, 9))
-    deltas = sorted(draw(st.sets(st.integers(0, 1000), min_size=magic < 2, max_size=1 if single else 6)))
+    most = 1 if single else records_max
+    count = draw(st.integers(int(magic < 2), most))
+    # More records than this are the same ones again: hypothesis draws only some thousand values for an example.
+    own = min(count, RECORDS)
+    steps = draw(st.lists(st.integers(1, 1 + 1000 // most), min_size=own, max_size=own))
+    drawn = [draw(records(magic=magic, span_bytes_max=span_bytes_max)) for _ in steps]
+    deltas = [delta - 1 for delta in accumulate(islice(cycle(steps), count))]
     if magic < 2:
         deltas = [delta - deltas[0] for delta in deltas]
     log_append = magic > 0 and draw(st.booleans())
     stamp = draw(st.integers(0, TIMESTAMP_MAX))
     contents = []
-    for delta in deltas:
-        record = draw(records(magic=magic))
-        record.offset = base + delta
-        if log_append:
-            record.timestamp = stamp
-        contents.append(record)
+    for delta, record in zip(deltas, cycle(drawn), strict=False):
+        timestamp = stamp if log_append else record.timestamp
+        contents.append(Record(base + delta, timestamp, record.key, record.value, record.headers))
     batch = RecordBatch(
         base,
         contents[-1].offset if contents else base + draw(st.integers(0, 9)),
@@ -152,6 +186,55 @@ def _batches(draw: st.DrawFn, forms: st.SearchStrategy[tuple[int, Codec]], first
             batch.base_sequence = draw(st.integers(0, INT32_MAX))
             batch.transactional = draw(st.booleans())
     return batch
+
+
+def logs(*, codecs: Sequence[Codec] = CODECS, batches_max: int = 12) -> st.SearchStrategy[list[RecordBatch]]:
+    """A partition's log as a broker writes it: batches of two or three producers in turn, idempotent, transactional or
+    plain, with COMMIT and ABORT markers. Sequences continue, also beyond the largest; transactions may stay open.
+    """
+    return _logs(_forms((2,), codecs), batches_max)
+
+
+@st.composite
+def _logs(draw: st.DrawFn, forms: st.SearchStrategy[tuple[int, Codec]], batches_max: int) -> list[RecordBatch]:
+    made: list[RecordBatch] = []
+    producers = draw(st.lists(st.integers(0, OFFSET_MAX), min_size=2, max_size=3, unique=True))
+    epochs = {one: draw(st.integers(0, (1 << 15) - 1)) for one in producers}
+    sequences = {one: draw(st.sampled_from((0, INT32_MAX - 2)) | _SEQUENCES) for one in producers}
+    is_open = dict.fromkeys(producers, False)
+    coordinator_epoch = draw(st.integers(0, 9))
+    kinds = st.sampled_from(("plain", "data", "data", "data", "commit", "abort"))
+    for _ in range(draw(st.integers(0, batches_max))):
+        kind = draw(kinds)
+        offset = made[-1].last_offset + 1 if made else draw(st.integers(0, OFFSET_MAX))
+        one = draw(st.sampled_from(producers))
+        if kind in ("commit", "abort"):
+            if not is_open[one]:
+                continue
+            key, value = MARKER_KEY.pack(0, kind == "commit"), MARKER_VALUE.pack(0, coordinator_epoch)
+            marker = RecordBatch(offset, offset, [Record(offset, draw(st.integers(0, TIMESTAMP_MAX)), key, value)])
+            made.append(replace(marker, control=True, transactional=True, producer_id=one, producer_epoch=epochs[one]))
+            is_open[one] = False
+            continue
+        batch = draw(_batches(forms, offset))
+        if not batch.records:
+            continue
+        is_transactional = kind == "data" and (is_open[one] or draw(st.booleans()))
+        if kind == "plain" or (is_open[one] and not is_transactional):
+            batch = replace(batch, producer_id=-1, producer_epoch=-1, base_sequence=-1, transactional=False)
+        else:
+            count = batch.last_offset - batch.base_offset + 1
+            batch = replace(
+                batch,
+                producer_id=one,
+                producer_epoch=epochs[one],
+                base_sequence=sequences[one],
+                transactional=is_transactional,
+            )
+            sequences[one] = next_sequence(sequences[one], count)
+            is_open[one] |= is_transactional
+        made.append(batch)
+    return made
 
 
 @st.composite

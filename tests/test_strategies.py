@@ -17,6 +17,7 @@ from kfuzz import records, strategies
 from kfuzz.conformance.differential.records import differ
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.errors import UsageError
+from kfuzz.fuzz.targets import committed_by_markers
 from kfuzz.kafka import LATEST
 from kfuzz.messages import codec
 from kfuzz.messages.catalogues import catalogue
@@ -69,6 +70,31 @@ def test_valid_bytes_have_no_findings(magics: tuple[int, ...]) -> None:
     assert counts["none"] > 5
     assert counts["records"] > EXAMPLES / 2
     assert bool(counts["transactional"]) == (2 in magics)
+
+
+def test_logs_are_sound_and_their_markers_say_what_is_committed() -> None:
+    counts: Counter[str] = Counter()
+    for log in drawn(strategies.logs()):
+        data = records.encode(log)
+        assert records.check(data, profile="strict").findings == []
+        assert records.check_stream(data, role="log").findings == ()
+        committed = [batch.base_offset for batch in records.read_committed(data)]
+        assert committed == committed_by_markers(data, log)
+        counts["aborted"] += len(committed) < sum(bool(one.records) and not one.control for one in log)
+        counts["several"] += len({batch.producer_id for batch in log if batch.transactional}) > 1
+        counts["wrapped"] += any(batch.base_sequence > strategies.INT32_MAX - 9 for batch in log)
+    assert min(counts.values()) > 5
+    assert len(counts) == 3
+
+
+def test_long_batches_and_long_headers_are_valid() -> None:
+    longest = widest = 0
+    for batch in drawn(strategies.batches(records_max=300, span_bytes_max=200), 40):
+        assert records.check(records.encode_batch(batch), profile="strict").findings == []
+        longest = max(longest, len(batch.records))
+        widest = max([widest, *(len(value or b"") for one in batch.records for _, value in one.headers)])
+    assert longest > 64
+    assert widest > 64
 
 
 @pytest.mark.java
