@@ -76,8 +76,8 @@ def command(
     The cause of a campaign against a whole client becomes a golden conversation in a folder of your own, DIR of
     --vectors. `kfuzz conform --vectors DIR --testee NAME "conversation/*"` asks a client about it. Kafka is not asked.
 
-    The regression goes to corpus/regressions/<target>/. Inputs of `columns`, `log-tools` and `compression` make no
-    vector; keep them with --regression-only.
+    The regression goes to corpus/regressions/<target>/. Only inputs of `record-batch`, `compressed-batch`,
+    `broker`, `messages` and a differential make a vector; keep others with --regression-only.
 
     Exit code 0: kept; 1: Kafka contradicts kfuzz, and nothing was written; 2: wrong use.
 

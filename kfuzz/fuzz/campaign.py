@@ -383,9 +383,10 @@ class _Campaign:
         if is_last and self.began:
             self.result.corpus_after = count_files(self._corpus)
             self._learn_truth()
-            if not self._stop_at_first:
-                self._merge()
-            self._shrink()
+            if not self._stopping:
+                if not self._stop_at_first:
+                    self._merge()
+                self._shrink()
             with self._mutex:
                 self._ended_at = time.monotonic()
                 if not self._stopping:
@@ -582,7 +583,7 @@ class _Campaign:
 
     def _merge(self) -> None:
         """Replace the corpus by the smallest inputs that reach as much. Inputs that break the target are set aside."""
-        if self._stopping or self.result.corpus_after == self.result.corpus_before:
+        if self.result.corpus_after == self.result.corpus_before:
             return
         self._state = "merging"
         smaller, failed = self._folder_for("smaller"), self._work / "finds-merge"

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -15,18 +16,23 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz.messages import KINDS, selector
 from kfuzz.fuzz.targets import Target
+from kfuzz.fuzz.wholes import AVRO, FILES, PROTO, chained
 from kfuzz.kafka import MESSAGE_CODECS
+from kfuzz.logs.snapshot import Producer
+from kfuzz.logs.snapshot import encode as snapshot
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import schema
 from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import Vector, load_suite
+from kfuzz.vectors.kinds import CONVERSATION, FRAMES
 from kfuzz.wire.io.layout import CODEC_AT
 from kfuzz.wire.records.message_set import encode_message
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
 TIME_MS = 1_700_000_000_000
+FRAMES_MAX = 16
 
 
 def seeds(target: Target, *, say: Callable[[str], None] = lambda line: None) -> list[bytes]:
@@ -80,6 +86,11 @@ def _suite(target: Target) -> list[tuple[str, bytes]]:
 
 def _input(vector: Vector) -> bytes | None:
     """The vector's bytes, after a selector if it is a message; None for a version that only older releases have."""
+    if vector.kind == CONVERSATION:
+        # The input of ``fuzz_connection`` is one connection; its later frames are like the first ones.
+        frames = vector.options.get(FRAMES, ())
+        of_one = [frame for frame in frames if frame["connection"] == frames[0]["connection"]][:FRAMES_MAX]
+        return chained((int(frame["from"] != "client"), bytes.fromhex(frame["hex"])) for frame in of_one)
     if vector.kind != "message":
         return vector.data
     definition = catalogue().messages.get(vector.options["message"])
@@ -193,6 +204,72 @@ def _messages() -> list[bytes]:
     return out
 
 
+def _log_directories() -> list[bytes]:
+    """A log directory with every file, and for each of them one with that file alone beside the log."""
+    log = b"".join(records.encode_batch(RecordBatch(at, at + 3, _records(at))) for at in (0, 4))
+    topic_id, one = b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n", b"0\n1\nt 0 4\n"
+    contents = {
+        ".log": log,
+        ".index": struct.pack(">ii", 4, len(log) // 2),
+        ".timeindex": struct.pack(">qi", TIME_MS + 200, 3),
+        ".txnindex": struct.pack(">hqqqq", 0, 9, 0, 3, 4),
+        ".snapshot": snapshot([Producer(9, 1, 3, 3, 3, TIME_MS, -1, -1)]),
+        "leader-epoch-checkpoint": b"0\n1\n0 0\n",
+        "partition.metadata": topic_id,
+        "meta.properties": b"version=1\nnode.id=1\ncluster.id=AAECAwQFBgcICQoLDA0ODw\n",
+    }
+    files = [
+        (at, next((made for end, made in contents.items() if name.endswith(end)), one)) for at, name in enumerate(FILES)
+    ]
+    return [chained(files), *(chained([files[0], file]) for file in files)]
+
+
+def _texts() -> list[bytes]:
+    """Texts for ``fuzz_readers``, after the byte that chooses their reader."""
+    workload = (
+        '[[topics]]\nname = "t"\npartitions = 2\n[topics.keys]\nsize = 4\n[topics.values]\nsize = {min = 1, max = 9}\n'
+    )
+    fields = '[topics.values]\nfields = [{name = "n", type = "int", min = 1, max = 5}]\n'
+    rules = "Fetch error=NOT_LEADER_OR_FOLLOWER nth=2", "Produce delay_ms=5 probability=0.5", "EndTxn disconnect=before"
+    schema = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
+    texts = (
+        (0, workload),
+        (0, workload.replace("[topics.values]\nsize = {min = 1, max = 9}\n", fields)),
+        (3, AVRO),
+        (4, PROTO),
+        (5, schema),
+    )
+    return [chained([(choice, text.encode())]) for choice, text in (*texts, *((1, rule) for rule in rules))]
+
+
+def _values() -> list[bytes]:
+    """Values of the schemas of ``fuzz_values``: Avro, Protobuf, JSON."""
+    first = b"\x0a\0\2\x7d\2\2\2a\0\2\2x\2\0"
+    avro = first + b"\2" + first + b"\0"
+    proto = bytes.fromhex("0805120202041a060a01611201622a02080131000000000000e03f")
+    texts = avro, first + b"\0", proto, proto[:6], b'{"a": [1, 2.5, {"b": null}]}', b'"\\u00e9"'
+    return [chained([(at // 2, text)]) for at, text in enumerate(texts)]
+
+
+def _columns() -> list[bytes]:
+    """Three rows of ``fuzz_arrow``: columns of each type, with and without nulls."""
+    words, wide = struct.pack("<4i", 0, 1, 3, 3) + b"abc", struct.pack("<4q", 0, 1, 3, 3) + b"abc"
+    numbers, runs = struct.pack("<3q", 1, 2, 3), struct.pack("<3i", 1, 1, 2)
+    key, value, timestamp, offset, batch = range(5)
+    whole = [
+        (key, bytes([3, 0, 16]) + words),
+        (value + 5, bytes([3, 1, 32]) + b"\5" + wide),
+        (timestamp + 15, bytes([3, 0, 0]) + numbers),
+        (offset + 15, bytes([3, 0, 0]) + numbers),
+        (batch + 20, bytes([3, 0, 0]) + runs),
+    ]
+    return [
+        chained(whole),
+        *(chained([one]) for one in whole),
+        chained([(value + 10, bytes([3, 1, 16]) + b"\5" + words)]),
+    ]
+
+
 def _canary() -> list[bytes]:
     """One ordinary batch. The fuzzer must find the rest itself."""
     pair = [Record(0, 1000, b"k", b"v", ((b"h", b"x"), (b"g", None))), Record(1, 1001, None, b"w" * 20)]
@@ -207,5 +284,10 @@ _SHAPES: dict[str, Callable[[], list[bytes]]] = {
     "compressed-batch": _unpacked,
     "compression": _compressed,
     "messages": _messages,
+    "log-directory": _log_directories,
+    "connection": lambda: [],
+    "readers": _texts,
+    "values": _values,
+    "arrow": _columns,
     "canary": _canary,
 }

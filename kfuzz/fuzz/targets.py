@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import math
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -23,6 +24,7 @@ from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack
 from kfuzz.fuzz.recorder import guarded
 from kfuzz.fuzz.tiers import First, Messages, Packed, Records, Tiers
+from kfuzz.fuzz.wholes import fuzz_arrow, fuzz_connection, fuzz_log_directory, fuzz_readers, fuzz_values
 from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role, Verdict
 from kfuzz.records.appending import append
 from kfuzz.records.codecs import compress, decompress
@@ -30,6 +32,7 @@ from kfuzz.records.compaction import compact
 from kfuzz.records.conversion import convert
 from kfuzz.records.read.topic import Topic
 from kfuzz.records.stream import check_stream, read_committed
+from kfuzz.vectors.kinds import CONVERSATION
 from kfuzz.wire.io.checksum import crc32c
 from kfuzz.wire.io.layout import BATCH_CRC_COVERS_FROM, BATCH_HEADER_SIZE, HEADER_AT
 from kfuzz.wire.io.unpack import unpacked
@@ -60,6 +63,10 @@ UNREADABLE_AGAIN = {
     # Messages of magic 0 and 1 take more bytes than records.
     "decompressed-size-exceeded",
 }
+
+
+# The type in the key of a COMMIT marker.
+COMMIT = b"\0\1"
 
 
 class PlantedBug(Exception):
@@ -322,8 +329,7 @@ def fuzz_log_tools(data: bytes) -> None:
     for role in BEYOND_CONSUMER:
         with contextlib.suppress(RecordsError):
             check_stream(buffer, role=role, limits=LIMITS)
-    with contextlib.suppress(RecordsError):
-        list(read_committed(reading.batches))
+    check_committed(data, reading)
     for batch in reading.batches:
         if batch.control:
             for record in batch.records:
@@ -366,6 +372,51 @@ def readable(data: bytes, how: str) -> list[RecordBatch] | None:
     if reading.fatal is not None or reading.consumed != len(data):
         raise OracleFailure(f"bytes that were {how} cannot be read: {reading.fatal or 'a partial tail'}")
     return reading.batches
+
+
+def check_committed(data: bytes, reading: Reading) -> None:
+    """``read_committed`` gives the same of bytes and of batches; of a log without findings, what its markers say."""
+    if reading.fatal is not None:
+        return
+    outcomes: list[list[int] | str] = []
+    for log in (data, reading.batches):
+        try:
+            outcomes.append([batch.base_offset for batch in read_committed(log)])
+        except RecordsError as error:
+            outcomes.append(error.finding.code)
+    of_bytes, of_batches = outcomes
+    if of_bytes != of_batches:
+        raise OracleFailure(f"read_committed of bytes gives {of_bytes}, of batches {of_batches}")
+    wanted = None if reading.findings else committed_by_markers(data, reading.batches)
+    if wanted is not None and of_bytes != wanted:
+        raise OracleFailure(f"read_committed hands out {of_bytes}; the markers say {wanted}")
+
+
+def committed_by_markers(data: bytes, batches: list[RecordBatch]) -> list[int] | None:
+    """The base offsets of what a consumer gets: the next marker of a producer decides about its transactional batches.
+
+    None for a log that is not as a broker writes it. Nothing here is shared with ``kfuzz.records.stream``.
+    """
+    ends = [-1, *(batch.last_offset for batch in batches)]
+    in_order = all(end < batch.base_offset <= batch.last_offset for end, batch in zip(ends, batches, strict=False))
+    if not in_order or check_stream(data, limits=LIMITS).findings:
+        return None
+    found = []
+    # From the end, so that the next marker of each producer is known.
+    markers: dict[int, bool] = {}
+    stable_offset = math.inf
+    for batch in reversed(batches):
+        if batch.producer_id < 0 and (batch.control or batch.transactional):
+            return None
+        if batch.control:
+            if not batch.records or batch.records[0].key is None:
+                return None
+            markers[batch.producer_id] = batch.records[0].key[2:4] == COMMIT
+        elif not batch.transactional or markers.get(batch.producer_id):
+            found.append(batch)
+        elif batch.producer_id not in markers:
+            stable_offset = batch.base_offset
+    return [batch.base_offset for batch in reversed(found) if batch.records and batch.base_offset < stable_offset]
 
 
 def check_control_record(record: Record) -> None:
@@ -452,6 +503,11 @@ TARGETS: dict[str, Target] = {
             flat_schema_of=flat_schema_of,
             first=partial(Messages, schema_of),
         ),
+        _target(fuzz_log_directory, batches=False, vectors=(), dictionary="wholes", length_max=16_384),
+        _target(fuzz_connection, batches=False, vectors=(CONVERSATION,), dictionary="wholes", length_max=16_384),
+        _target(fuzz_readers, batches=False, vectors=(), dictionary="wholes"),
+        _target(fuzz_values, batches=False, vectors=(), dictionary="wholes"),
+        _target(fuzz_arrow, batches=False, vectors=(), dictionary="wholes"),
         # Vectors as seeds would change how hard the canary is to find.
         _target(fuzz_canary, vectors=()),
     )

@@ -39,7 +39,7 @@ def completed(words: str) -> list[str]:
         ("kfuzz conform --testee kafka-clients@4", ["kafka-clients@4.4.0"]),
         ("kfuzz conform --testee kafka-p", ["kafka-protocol", "kafka-python", "kafka-python-client"]),
         ("kfuzz differential --testee aiok", ["aiokafka", "aiokafka-client"]),
-        ("kfuzz fuzz log-", ["log-tools"]),
+        ("kfuzz fuzz log-", ["log-tools", "log-directory"]),
         ("kfuzz export afl out --target mess", ["messages"]),
         ("kfuzz show records/v2/header/minim", ["records/v2/header/minimal"]),
     ],
