@@ -19,6 +19,7 @@ from kfuzz.errors import NotRegular, UsageError
 
 # The disk is full, the quota is used up, or the file reached its size limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+PIECE_BYTES: Final = 1 << 20
 FILE_KINDS = {
     stat.S_IFREG: "a regular file",
     stat.S_IFDIR: "a directory",
@@ -267,8 +268,17 @@ def read_bytes(path: str | Path, *, bytes_max: int = -1) -> bytes:
         return _read_up_to(file, path, bytes_max)
 
 
+def read_most(file: BinaryIO, bytes_max: int) -> bytes:
+    """The first bytes of a file, at most so many. ``file.read`` takes memory for all of them, also of a small file."""
+    parts = list[bytes]()
+    while bytes_max > 0 and (part := file.read(min(bytes_max, PIECE_BYTES))):
+        parts.append(part)
+        bytes_max -= len(part)
+    return b"".join(parts)
+
+
 def _read_up_to(file: BinaryIO, path: str | Path, bytes_max: int) -> bytes:
-    data = file.read() if bytes_max < 0 else file.read(bytes_max + 1)
+    data = file.read() if bytes_max < 0 else read_most(file, bytes_max + 1)
     if len(data) > bytes_max >= 0:
         raise UsageError(f"{path} is larger than {bytes_max} bytes, the most that kfuzz reads of such a file")
     return data

@@ -37,7 +37,7 @@ ROOT = PACKAGE.parent
 # The folders whose compiled modules the targets run. ``mutate`` and ``fuzz`` also mutate inputs.
 INSTRUMENTED = ("mapped", "wire", "records", "mutate", "fuzz")
 # Files that are not compiled. The compiled modules expect them in the same folder.
-LINKED = (".py", ".json")
+LINKED = (".py", ".json", ".toml")
 COMPILERS = ("clang-16", "clang")
 GET_CLANG = "install clang (Debian and Ubuntu: apt-get install clang-16) and run this again"
 
@@ -317,8 +317,11 @@ def first_error(output: str) -> str:
 
 
 def _link_rest(directory: Path) -> None:
-    """Link the Python files and catalogues of the checkout into the build's package."""
-    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in LINKED):
+    """Link the rest of the checkout's package into the build's: files that are not compiled, and modules that are
+    compiled as usual.
+    """
+    usual = [path for path in PACKAGE.rglob("*.so") if path.relative_to(PACKAGE).parts[0] not in INSTRUMENTED]
+    for path in sorted([*usual, *(path for path in PACKAGE.rglob("*") if path.suffix in LINKED)]):
         link = directory / PACKAGE.name / path.relative_to(PACKAGE)
         if link.is_symlink() and link.readlink() == path:
             continue

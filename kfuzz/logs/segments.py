@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfuzz.errors import NotRegular, UsageError
-from kfuzz.files import file_kind, local_path, map_bytes, open_regular
+from kfuzz.files import file_kind, local_path, map_bytes, open_regular, read_most
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.contents import require_batches
 from kfuzz.logs.lost import Bounds, LostOffsets, kept_offsets
@@ -334,7 +334,7 @@ def entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
     if os.path.lexists(path):
         try:
             with open_regular(path) as file:
-                data = file.read(INDEX_BYTES_MAX)
+                data = read_most(file, INDEX_BYTES_MAX)
         except NotRegular:
             pass
         except OSError as error:
