@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,3 +50,15 @@ def test_a_small_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     assert read_small(path, bytes_max=5) == b"12345"
     with pytest.raises(UsageError, match="is larger than 4 bytes"):
         read_small(path, bytes_max=4)
+
+
+def test_a_small_file_takes_no_memory_for_the_largest(tmp_path: Path) -> None:
+    path = tmp_path / "given"
+    path.write_bytes(b"12345")
+    tracemalloc.start()
+    try:
+        assert read_small(path, bytes_max=256 << 20) == b"12345"
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
