@@ -14,13 +14,13 @@ records and bytes. See docs/strategies.md.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate, cycle, islice
 from typing import Any, Final, NamedTuple
 
+from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType, EndTransactionMarker, encode_control
 from kfuzz.errors import UsageError, needs
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, Codec, codecs_of
@@ -56,9 +56,6 @@ OFFSET_MAX: Final = 1 << 62
 # The year 10889, in milliseconds.
 TIMESTAMP_MAX: Final = 1 << 48
 SIZE_MAX: Final = 1 << 16
-# A marker's version and type; its version and its coordinator's epoch.
-MARKER_KEY: Final = struct.Struct(">hh")
-MARKER_VALUE: Final = struct.Struct(">hi")
 # Above the tags that Kafka uses. The largest int32 means "no tag".
 UNKNOWN_TAGS: Final = st.integers(10_000, INT32_MAX - 1)
 
@@ -199,40 +196,39 @@ def logs(*, codecs: Sequence[Codec] = CODECS, batches_max: int = 12) -> st.Searc
 def _logs(draw: st.DrawFn, forms: st.SearchStrategy[tuple[int, Codec]], batches_max: int) -> list[RecordBatch]:
     made: list[RecordBatch] = []
     producers = draw(st.lists(st.integers(0, OFFSET_MAX), min_size=2, max_size=3, unique=True))
-    epochs = {one: draw(st.integers(0, (1 << 15) - 1)) for one in producers}
+    epochs = {one: draw(st.integers(0, INT_RANGES["int16"][1])) for one in producers}
     sequences = {one: draw(st.sampled_from((0, INT32_MAX - 2)) | _SEQUENCES) for one in producers}
     is_open = dict.fromkeys(producers, False)
-    coordinator_epoch = draw(st.integers(0, 9))
-    kinds = st.sampled_from(("plain", "data", "data", "data", "commit", "abort"))
+    marker = EndTransactionMarker(draw(st.integers(0, 9)))
+    ends = {"commit": ControlRecordType.COMMIT, "abort": ControlRecordType.ABORT}
+    kinds = st.sampled_from(("plain", "data", "data", "data", *ends))
     for _ in range(draw(st.integers(0, batches_max))):
         kind = draw(kinds)
         offset = made[-1].last_offset + 1 if made else draw(st.integers(0, OFFSET_MAX))
         one = draw(st.sampled_from(producers))
-        if kind in ("commit", "abort"):
+        if kind in ends:
             if not is_open[one]:
                 continue
-            key, value = MARKER_KEY.pack(0, kind == "commit"), MARKER_VALUE.pack(0, coordinator_epoch)
-            marker = RecordBatch(offset, offset, [Record(offset, draw(st.integers(0, TIMESTAMP_MAX)), key, value)])
-            made.append(replace(marker, control=True, transactional=True, producer_id=one, producer_epoch=epochs[one]))
+            key, value = encode_control(ControlRecord(ControlRecordKey(ends[kind]), marker))
+            end = RecordBatch(offset, offset, [Record(offset, draw(st.integers(0, TIMESTAMP_MAX)), key, value)])
+            made.append(replace(end, control=True, transactional=True, producer_id=one, producer_epoch=epochs[one]))
             is_open[one] = False
             continue
         batch = draw(_batches(forms, offset))
         if not batch.records:
             continue
-        is_transactional = kind == "data" and (is_open[one] or draw(st.booleans()))
-        if kind == "plain" or (is_open[one] and not is_transactional):
+        if kind == "plain":
             batch = replace(batch, producer_id=-1, producer_epoch=-1, base_sequence=-1, transactional=False)
         else:
-            count = batch.last_offset - batch.base_offset + 1
+            is_open[one] = is_open[one] or draw(st.booleans())
             batch = replace(
                 batch,
                 producer_id=one,
                 producer_epoch=epochs[one],
                 base_sequence=sequences[one],
-                transactional=is_transactional,
+                transactional=is_open[one],
             )
-            sequences[one] = next_sequence(sequences[one], count)
-            is_open[one] |= is_transactional
+            sequences[one] = next_sequence(sequences[one], batch.last_offset - batch.base_offset + 1)
         made.append(batch)
     return made
 

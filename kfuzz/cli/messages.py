@@ -15,7 +15,7 @@ from kfuzz.cli import options
 from kfuzz.cli.console import Group, echo_json, json_text, say, standard_input
 from kfuzz.documents import JSON_BYTES_MAX, load_json
 from kfuzz.errors import UsageError
-from kfuzz.files import write_whole
+from kfuzz.files import read_most, write_whole
 from kfuzz.findings import Profile
 from kfuzz.messages.catalogues import CARRIED, Catalogue, catalogue, condense, load
 from kfuzz.messages.codec import read
@@ -317,6 +317,6 @@ def encode_message(name: str, version: int, source: str) -> None:
     message = definition_of(source, name, version)
     program = schema(message, version)
     given = standard_input()
-    form = load_json(given.read(JSON_BYTES_MAX + 1), "standard input", remedy="write one object")
+    form = load_json(read_most(given, JSON_BYTES_MAX + 1), "standard input", remedy="write one object")
     sys.stdout.buffer.write(program.encode(from_json(message, version, form)))
     sys.stdout.buffer.flush()

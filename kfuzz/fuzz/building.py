@@ -320,9 +320,12 @@ def _link_rest(directory: Path) -> None:
     """Link the rest of the checkout's package into the build's: files that are not compiled, and modules that are
     compiled as usual.
     """
-    usual = [path for path in PACKAGE.rglob("*.so") if path.relative_to(PACKAGE).parts[0] not in INSTRUMENTED]
-    for path in sorted([*usual, *(path for path in PACKAGE.rglob("*") if path.suffix in LINKED)]):
-        link = directory / PACKAGE.name / path.relative_to(PACKAGE)
+    for path in sorted(PACKAGE.rglob("*")):
+        inner = path.relative_to(PACKAGE)
+        is_usual = path.suffix == ".so" and inner.parts[0] not in INSTRUMENTED
+        if not is_usual and path.suffix not in LINKED:
+            continue
+        link = directory / PACKAGE.name / inner
         if link.is_symlink() and link.readlink() == path:
             continue
         link.parent.mkdir(parents=True, exist_ok=True)

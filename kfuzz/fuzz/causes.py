@@ -251,7 +251,7 @@ def _places(lines: Sequence[str], pattern: str, package: str) -> Iterator[str]:
     """
     stacks = 0
     for line in lines:
-        # A sanitizer goes on with the stack of an allocation.
+        # After the stack of the fault, a sanitizer prints the stacks of allocations. Each begins with a frame #0.
         stacks += line.lstrip().startswith("#0 ")
         match = _pattern(pattern, package).match(line) if stacks < 2 else None
         if match is None or match["file"] in CALLERS:

@@ -230,16 +230,23 @@ def _texts() -> list[bytes]:
         '[[topics]]\nname = "t"\npartitions = 2\n[topics.keys]\nsize = 4\n[topics.values]\nsize = {min = 1, max = 9}\n'
     )
     fields = '[topics.values]\nfields = [{name = "n", type = "int", min = 1, max = 5}]\n'
-    rules = "Fetch error=NOT_LEADER_OR_FOLLOWER nth=2", "Produce delay_ms=5 probability=0.5", "EndTxn disconnect=before"
+    rules = (
+        *("Fetch error=NOT_LEADER_OR_FOLLOWER nth=2", "Produce delay_ms=5 probability=0.5", "EndTxn disconnect=before"),
+        "Fetch set.responses[0].partitions[0].highWatermark=5",
+    )
+    # The header of a pcap file without packets: magic, version, zone, accuracy, the longest packet, Ethernet.
+    capture = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
     schema = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
     texts = (
         (0, workload),
         (0, workload.replace("[topics.values]\nsize = {min = 1, max = 9}\n", fields)),
+        (0, workload + "[topics.transactions]\nabort_share = 0.5\n"),
         (3, AVRO),
         (4, PROTO),
         (5, schema),
     )
-    return [chained([(choice, text.encode())]) for choice, text in (*texts, *((1, rule) for rule in rules))]
+    found = [chained([(choice, text.encode())]) for choice, text in (*texts, *((1, rule) for rule in rules))]
+    return [*found, chained([(2, capture)])]
 
 
 def _values() -> list[bytes]:
@@ -247,8 +254,12 @@ def _values() -> list[bytes]:
     first = b"\x0a\0\2\x7d\2\2\2a\0\2\2x\2\0"
     avro = first + b"\2" + first + b"\0"
     proto = bytes.fromhex("0805120202041a060a01611201622a02080131000000000000e03f")
-    texts = avro, first + b"\0", proto, proto[:6], b'{"a": [1, 2.5, {"b": null}]}', b'"\\u00e9"'
-    return [chained([(at // 2, text)]) for at, text in enumerate(texts)]
+    texts = (
+        (avro, first + b"\0", first, b""),
+        (proto, proto[:6], proto[:2], proto + proto),
+        (b'{"a": [1, 2.5, {"b": null}]}', b'"\\u00e9"', b"{}", b"1.5"),
+    )
+    return [chained([(at, text)]) for at, some in enumerate(texts) for text in some]
 
 
 def _columns() -> list[bytes]:
@@ -263,11 +274,10 @@ def _columns() -> list[bytes]:
         (offset + 15, bytes([3, 0, 0]) + numbers),
         (batch + 20, bytes([3, 0, 0]) + runs),
     ]
-    return [
-        chained(whole),
-        *(chained([one]) for one in whole),
-        chained([(value + 10, bytes([3, 1, 16]) + b"\5" + words)]),
-    ]
+    kinds = (16, words), (32, wide), (16, words), (0, numbers), (0, runs)
+    each = [(value + 5 * kind, bytes([3, len(bits), size]) + bits + body)
+            for kind, (size, body) in enumerate(kinds) for bits in (b"", b"\5")]  # fmt: skip
+    return [chained(whole), *(chained([one]) for one in each)]
 
 
 def _canary() -> list[bytes]:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kfuzz import records
 from kfuzz.errors import DecodeError, EncodeError, KfuzzError, UsageError
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
+from kfuzz.logs import stored
+from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT
 from kfuzz.records import Limits
 
 if TYPE_CHECKING:
@@ -29,18 +31,15 @@ PARTITION_FILES: Final = (
     *(f"{SEGMENT}.{suffix}" for suffix in ("log", "index", "timeindex", "txnindex", "snapshot")),
     f"{5:020d}.log",
     f"{5:020d}.snapshot",
-    "leader-epoch-checkpoint",
-    "partition.metadata",
-)
-BROKER_FILES: Final = (
-    "meta.properties",
-    "replication-offset-checkpoint",
-    "recovery-point-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
+    LEADER_EPOCH_CHECKPOINT,
+    stored.METADATA_NAME,
 )
 # Every file of the log directory of an input, in the order of the byte that chooses.
-FILES: Final = (*(f"t-0/{name}" for name in PARTITION_FILES), *BROKER_FILES)
+FILES: Final = (
+    *(f"t-0/{name}" for name in PARTITION_FILES),
+    stored.META_PROPERTIES,
+    *(stored.REPLICATION, stored.RECOVERY_POINT, stored.LOG_START, stored.CLEANER),
+)
 AVRO: Final = """{"type": "record", "name": "R", "fields": [
     {"name": "id", "type": "long"},
     {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},

@@ -102,9 +102,10 @@ class Settings:
         """Slices of these segments below ``place``, each with its selection."""
         parts: list[tuple[logs.Slice, logs.Selection]] = []
         # To cut a segment of a store is to fetch it, and then the reader of each part fetches it again.
-        how: dict[str, Any] = {"isolation": self.isolation, "cuts": not is_elsewhere(place)}
+        cuts = not is_elsewhere(place)
         for segments, selection in chosen:
-            for part in logs.slices(segments, selection, slice_bytes=self.split_bytes, **how):
+            found = logs.slices(segments, selection, slice_bytes=self.split_bytes, isolation=self.isolation, cuts=cuts)
+            for part in found:
                 # An executor has another path for a log that is elsewhere.
                 moved = replace(part.segment, path=part.segment.path.relative_to(place))
                 parts.append((replace(part, segment=moved), selection))
