@@ -59,7 +59,7 @@ test-other-pythons: build ## the fast tests under Python 3.12 and 3.13, if they 
 	$(BIN)/python tests/other_pythons.py
 
 test-nightly: build test-other-pythons ## what CI leaves out: foreign fuzzers, QEMU, other Pythons, a Spark cluster, …
-	$(PYTEST) -m nightly
+	$(PYTEST) --numprocesses $(CORES) -m nightly # these bound CPU time and memory, so no process is one too many
 
 test-all: test test-full test-nightly ## test, test-full and test-nightly
 

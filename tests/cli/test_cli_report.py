@@ -91,7 +91,7 @@ def test_a_folder_that_holds_something_gets_no_site(result: Path, tmp_path: Path
 
 @pytest.mark.parametrize("form", ["--html", "--site"])
 def test_a_full_disk_leaves_nothing_half_written(result: Path, tmp_path: Path, form: str) -> None:
-    """Files may have 8,000 bytes: a write beyond fails as on a full disk."""
+    """Files may have 8,000 bytes: a write beyond fails as on a full disk. -B: bytecode, too, would be cut."""
     code = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_nothing_half_written(result: Path, tmp_path: Path, f
         f"sys.argv = ['kfuzz', 'report', {str(result)!r}, {form!r}, {str(tmp_path / 'new' / 'place')!r}]\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "cannot be written" in done.stderr
     assert "free space there" in done.stderr

@@ -156,7 +156,8 @@ def test_a_full_disk_is_one_sentence_with_the_path_and_leaves_nothing(tmp_path: 
         "resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
         "main(sys.argv[1:])"
     )
-    argv = [sys.executable, "-c", program, "corpus", "generate", str(WORKLOAD), "--out", "out", "--size", "64KiB"]
+    # -B: bytecode, too, would be cut.
+    argv = [sys.executable, "-B", "-c", program, "corpus", "generate", str(WORKLOAD), "--out", "out", "--size", "64KiB"]
     argv += ["--jobs", "1"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
