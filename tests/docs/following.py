@@ -40,7 +40,9 @@ def run(command: str, folder: Path, given: str = "") -> subprocess.CompletedProc
     bash = shutil.which("bash")
     assert bash
     return subprocess.run(
-        [bash, "-c", command],
+        # A program has the peak of memory of the process that starts it, and libFuzzer reads that. With one command
+        # alone, bash becomes that command, which then has the peak of the tests.
+        [bash, "-c", f"{command}\nexit $?"],
         cwd=folder,
         env=environment() | {"PATH": f"{folder / 'bin'}{os.pathsep}{environment()['PATH']}"},
         input=given,
