@@ -311,4 +311,47 @@ static int kfuzz_pack(kfuzz_text *packed, int codec, int magic, kfuzz_dice *dice
     return 1;
 }
 
+/* Parts that hold nothing, which readers must pass over: members of gzip, chunks of snappy, frames and blocks. */
+enum kfuzz_nothing_place { KFUZZ_IN_FRONT, KFUZZ_AT_START, KFUZZ_BEHIND, KFUZZ_NOTHING_PLACES };
+
+static const struct {
+    uint8_t codec, size, header;
+    /* Where it may be, one bit for each place. */
+    uint8_t places;
+    uint8_t bytes[20];
+} kfuzz_nothings[] = {
+    {KFUZZ_GZIP, 20, 0, 5, {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 3}},
+    {KFUZZ_GZIP, 5, KFUZZ_GZIP_HEADER_BYTES, 2, {0, 0, 0, 0xff, 0xff}},
+    {KFUZZ_SNAPPY, 4, KFUZZ_XERIAL_BYTES, 6, {0}},
+    {KFUZZ_SNAPPY, 5, KFUZZ_XERIAL_BYTES, 6, {0, 0, 0, 1, 0}},
+    {KFUZZ_SNAPPY, 16, KFUZZ_XERIAL_BYTES, 6, {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1}},
+    {KFUZZ_LZ4, 11, 0, 5, {0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82}},
+    {KFUZZ_LZ4, 4, KFUZZ_LZ4_HEADER_BYTES, 2, {0, 0, 0, 0x80}},
+    {KFUZZ_LZ4, 8, 0, 5, {0x50, 0x2a, 0x4d, 0x18}},
+    {KFUZZ_ZSTD, 9, 0, 5, {0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1}},
+    {KFUZZ_ZSTD, 3, 6, 2, {0}},
+    {KFUZZ_ZSTD, 8, 0, 5, {0x50, 0x2a, 0x4d, 0x18}},
+};
+
+enum { KFUZZ_NOTHING_COUNT = sizeof(kfuzz_nothings) / sizeof(kfuzz_nothings[0]) };
+
+/* Add a part that holds nothing to a stream that kfuzz_pack has written, or write the stream twice. */
+static void kfuzz_add_nothing(kfuzz_text *packed, int codec, kfuzz_dice *dice)
+{
+    int64_t which = kfuzz_below(dice, KFUZZ_NOTHING_COUNT + 1), place = kfuzz_below(dice, KFUZZ_NOTHING_PLACES), at;
+    /* A raw snappy block has no parts. */
+    if (codec == KFUZZ_SNAPPY && (packed->n < KFUZZ_XERIAL_BYTES || memcmp(packed->p, kfuzz_xerial, 8)))
+        return;
+    if (which == KFUZZ_NOTHING_COUNT) {
+        kfuzz_repeat(packed, 0, packed->n, 1);
+        return;
+    }
+    while (kfuzz_nothings[which].codec != codec)
+        which = (which + 1) % KFUZZ_NOTHING_COUNT;
+    while (!(kfuzz_nothings[which].places >> place & 1))
+        place = (place + 1) % KFUZZ_NOTHING_PLACES;
+    at = place == KFUZZ_IN_FRONT ? 0 : place == KFUZZ_BEHIND ? packed->n : kfuzz_nothings[which].header;
+    kfuzz_put(packed, at, 0, kfuzz_nothings[which].bytes, kfuzz_nothings[which].size);
+}
+
 #endif

@@ -50,6 +50,8 @@ static const uint8_t kfuzz_kind_weights[] = {KFUZZ_KINDS(KFUZZ_KIND_WEIGHT)};
 
 /* The probability that a field follows from the batch before, if there is one. */
 #define KFUZZ_CONTINUES 0.25
+/* The probability that a payload gets a part that holds nothing, or comes twice. */
+#define KFUZZ_NOTHING 0.03
 
 #define KFUZZ_KIND_SUM(number, name, weight) +(weight)
 
@@ -414,9 +416,14 @@ static int64_t kfuzz_close_payload(kfuzz_mutator *m, const kfuzz_container *cont
 {
     const int64_t before = m->text.n, old = container->at.end - container->at.at;
     kfuzz_text *from = &m->payload;
+    kfuzz_dice other;
     if (codec && (m->packs_nothing ? 0 : kfuzz_mends(m))) {
         if (!kfuzz_pack(&m->packed, codec, container->magic, &m->dice, from->p, from->n))
             return INT64_MIN; /* unreachable: only if memory runs out */
+        /* With a dice of its own, so that all other inputs of a seed stay as they were. */
+        other = m->dice;
+        if (kfuzz_chance(&other, KFUZZ_NOTHING))
+            kfuzz_add_nothing(&m->packed, codec, &other);
         from = &m->packed;
     }
     if (!kfuzz_put(&m->text, container->at.at, old, from->p, from->n))

@@ -10,6 +10,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.errors import UsageError
+from kfuzz.kafka import Codec
 from kfuzz.mutate import KINDS, Mutator
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.records.codecs import decompress
@@ -107,3 +108,23 @@ def test_mutants_of_mutants_stay_mutable_and_small() -> None:
     for step in range(60_000):
         data = mutator.mutate(data) if step % 12 else mutator.input()
         assert len(data) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("codec", "parts"),
+    [
+        # An empty member, and a stored block of no bytes after the header.
+        ("gzip", ["1f8b08000000000000ff0300" + "00" * 8, "1f8b08000000000000ff000000ffff"]),
+        # A chunk of no bytes, one with an empty block, and another header.
+        ("snappy", ["0000000100000001" + part for part in ("00000000", "0000000100", "82534e4150505900")]),
+        # An empty frame, a stored block of no bytes, and a frame to skip.
+        ("lz4", ["04224d1860408200000000", "04224d1860408200000080", "502a4d1800000000"]),
+        ("zstd", ["28b52ffd2000010000", "28b52ffd0038000000", "502a4d1800000000"]),
+    ],
+)
+def test_payloads_get_parts_that_hold_nothing(codec: Codec, parts: list[str]) -> None:
+    seed = records.encode_batch(RecordBatch(0, 1, [Record(i, 1, b"k", b"value") for i in range(2)], compression=codec))
+    mutator = Mutator(1, seeds=[seed])
+    made = [mutator.input_at(i) for i in range(2 * INPUTS)]
+    for part in parts:
+        assert any(bytes.fromhex(part) in data for data in made), part
