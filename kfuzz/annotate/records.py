@@ -33,6 +33,7 @@ from kfuzz.wire.io.layout import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_AT,
+    MESSAGE_AT,
     MESSAGE_LAYOUT,
 )
 from kfuzz.wire.records.framing import next_frame
@@ -278,11 +279,12 @@ class _Batch:
 
     def message_parts(self, message: Message, inside: str = "") -> Iterator[Part]:
         view, path = self.data, self.path + inside
-        offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
+        offset, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
+        crc_at = start + MESSAGE_AT[0]["crc"]
         values = {
             "base_offset": str(offset),
             "batch_length": str(end - start - LOG_OVERHEAD),
-            "crc": f"{crc:#010x}",
+            "crc": f"0x{bytes(view[crc_at : crc_at + 4]).hex()}",
             "magic": str(magic),
             "attributes": _attributes(attributes & (CODEC_MASK | (LOG_APPEND_TIME if magic else 0))),
             "timestamp": str(timestamp),

@@ -55,7 +55,7 @@ def unpack(packed: bytes, limit_bytes: int = 1 << 20) -> bytes:
 def _with_value(wrapper: bytes, value: bytes) -> bytes:
     message, _ = parse_message(wrapper, 0, len(wrapper))
     assert message is not None
-    offset, _, magic, attributes, timestamp, key, *_ = message
+    offset, magic, attributes, timestamp, key, *_ = message
     return encode_message(magic, offset, attributes, timestamp, key, value)
 
 

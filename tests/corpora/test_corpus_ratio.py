@@ -7,6 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,17 @@ def test_every_codec_meets_the_ratio_within_ten_percent(shape: str, kind: str, r
     size, count, _ = SHAPES[shape]
     workload = resolve(workload_of(Values(kind=kind, size=size, ratio=ratio), CODECS, count))
     assert ratios(workload) == pytest.approx(dict.fromkeys(CODECS, ratio), rel=0.1)
+
+
+@pytest.mark.parametrize(("ratio", "period"), [(1.9, 128), (2, 512), (2.9, 512)])
+def test_what_repeats_nothing_is_in_short_runs_only_if_little_repeats(ratio: float, period: int) -> None:
+    workload = resolve(workload_of(Values(size=Range(60_000, 60_000), ratio=ratio), ("gzip",), Range(3, 3)))
+    value = batches_of(Plan(workload)[0], workload)[0].records[0].value
+    assert value is not None
+    repeats = [value[at : at + 16] == value[at + 8 : at + 24] for at in range(len(value) - 24)]
+    begins = [at for at in range(1, len(repeats)) if repeats[at] and not repeats[at - 1]]
+    distances = Counter(later - earlier for earlier, later in pairwise(begins))
+    assert distances.most_common(1)[0][0] == period
 
 
 def test_the_ratio_holds_beside_everything_else_that_a_topic_may_have() -> None:

@@ -68,6 +68,13 @@ def test_the_search_finds_what_looking_at_each_place_finds() -> None:
         ] == []
 
 
+@pytest.mark.parametrize("gap", [0, 1, 15, 16, 17, 63, 64, 65, 1000])
+def test_the_search_ends_where_it_is_told(gap: int) -> None:
+    search = Search(bytes(gap) + batch(3))
+    assert search.find(0, gap) is None
+    assert search.find(0, gap + 1) == gap
+
+
 def test_a_length_that_swallows_sound_batches_is_not_believed() -> None:
     one = batch(0)
     wrong = bytearray(one)

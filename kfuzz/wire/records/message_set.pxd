@@ -1,5 +1,5 @@
 # Magic 0 and 1: single messages, and the messages inside a wrapper.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kfuzz.wire.io.report cimport report_t
 from kfuzz.wire.io.scratch cimport out_t
@@ -12,7 +12,6 @@ cdef struct message_t:
     int64_t value_at
     int32_t key_length         # -1: null
     int32_t value_length       # -1: null
-    uint32_t crc
     int32_t magic
     int32_t attributes
 

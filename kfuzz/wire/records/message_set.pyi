@@ -10,7 +10,6 @@ class Message(NamedTuple):
     """A message of magic 0 or 1. ``value`` is where its value is and how long, ``extent`` where it begins and ends."""
 
     offset: int
-    crc: int
     magic: int
     attributes: int
     timestamp: int

@@ -107,7 +107,6 @@ cdef bint get_message(const uint8_t *base, int64_t start, int64_t end, int64_t r
     cdef const uint8_t *p = base + start
     cdef int64_t at = start + KEY_AT_V0
     m.offset = <int64_t> load64(p + AT_BASE_OFFSET)
-    m.crc = load32(p + MESSAGE_AT_CRC)
     m.magic = p[AT_MAGIC]
     m.attributes = p[MESSAGE_AT_ATTRIBUTES]
     m.timestamp = -1
@@ -308,12 +307,12 @@ cdef object span(const uint8_t *base, int64_t at, int32_t length):
     return PyBytes_FromStringAndSize(<const char *> base + at, length)
 
 
-Message = namedtuple("Message", "offset crc magic attributes timestamp key value extent")
+Message = namedtuple("Message", "offset magic attributes timestamp key value extent")
 
 
 cdef object to_message(const uint8_t *base, int64_t start, int64_t end, const message_t *m):
     return Message(
-        m.offset, m.crc, m.magic, m.attributes, m.timestamp, span(base, m.key_at, m.key_length),
+        m.offset, m.magic, m.attributes, m.timestamp, span(base, m.key_at, m.key_length),
         (m.value_at, m.value_length), (start, end),
     )
 
