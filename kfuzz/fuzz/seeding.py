@@ -149,6 +149,12 @@ def _batches() -> Iterator[RecordBatch]:
     marker = [Record(7, TIME_MS, b"\0\0\0\1", b"\0\0\0\0\0\2")]
     yield RecordBatch(7, 7, marker, transactional=True, control=True, producer_id=9, producer_epoch=1)
     yield RecordBatch(7, 7, one, delete_horizon=TIME_MS)
+    # Any topic takes this from a producer. Its first key is empty.
+    yield RecordBatch(0, 1, [Record(0, TIME_MS, b"", b""), Record(1, TIME_MS, b"k", None)])
+    # Wide loops work in blocks of 64 records. Two of three timestamps lie before the first one.
+    for codec, count in ((CODECS[0], 80), (CODECS[4], 500)):
+        many = [Record(7 + i, TIME_MS + (-i if i % 3 else i), b"k", None) for i in range(count)]
+        yield RecordBatch(7, 6 + count, many, compression=codec)
     for magic in (0, 1):
         stamps = [None if magic == 0 else TIME_MS, None if magic == 0 else TIME_MS + 5]
         pair = [Record(7 + i, stamp, b"k", b"v" * i) for i, stamp in enumerate(stamps)]

@@ -296,6 +296,7 @@ def fuzz_broker(data: bytes) -> None:
         compare_profiles(reading, records.check(buffer, role=role, profile="strict", limits=LIMITS))
     for topic in TOPICS:
         check_append(buffer, topic)
+    check_keys(buffer)
 
 
 def check_append(buffer: array[int], topic: Topic) -> None:
@@ -314,6 +315,17 @@ def check_append(buffer: array[int], topic: Topic) -> None:
         raise OracleFailure(f"append does not store one whole batch: {stored!r}")
     if stored.batches[0].last_offset != appended.last_offset:
         raise OracleFailure(f"the last offset is {stored.batches[0].last_offset}, append said {appended.last_offset}")
+
+
+def check_keys(buffer: array[int]) -> None:
+    """A compacted topic refuses what another one takes if, and only if, a record has no key."""
+    reading = records.read(buffer, role="broker", limits=LIMITS)
+    if reading.fatal is not None or "records-unreadable" in {finding.code for finding in reading.findings}:
+        return
+    lacks_key = any(record.key is None for batch in reading.batches for record in batch.records)
+    fatal = records.check(buffer, role="broker", topic=Topic(compacted=True), limits=LIMITS).fatal
+    if lacks_key != (fatal is not None):
+        raise OracleFailure(f"{'a' if lacks_key else 'no'} record lacks a key, and a compacted topic gets {fatal}")
 
 
 # ------------------------------------------------------------------------------------------------- log-tools

@@ -125,6 +125,8 @@ FAULTS: dict[str, list[Fault]] = {
         (targets, "append", as_if(lambda made: replace(made, data=made.data[:-1])), PRODUCED,
          "append does not store one whole batch"),
         (targets, "append", of(PRODUCED), PRODUCED[:-1] + b"!", ".*append does not"),
+        (records, "check", lambda real: lambda data, topic=None, **how: real(data, **how), PRODUCED,
+         "a record lacks a key, and a compacted topic gets None"),
     ],
     "log-tools": [
         (targets, "convert", as_if(lambda made: replace(made, data=records.encode(made.batches[1:]))), PLAIN,
