@@ -42,7 +42,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FUZZERS: Final = ROOT / "fuzzers"
 # The files that the commands of docs/fuzzing.md make there.
 MADE: Final = shutil.ignore_patterns(
-    "target", "kit", "corpus", "findings", "testdata", "librdkafka", "harness", "*.tgz", "*.test"
+    "target", "hfuzz_target", "kit", "corpus", "findings", "testdata", "librdkafka", "harness", "*.tgz", "*.test"
 )
 # The seeds of a campaign. The target `canary` has one seed: an ordinary batch of two records.
 ONE_BATCH: Final = "one batch"

@@ -14,6 +14,8 @@ var (
 	// Go stops at the first panic. A campaign that only measures coverage continues.
 	keepGoing = os.Getenv("KEEP_GOING") == "1"
 	repairs   = os.Getenv("REPAIR") != "0"
+	// A bug to find, so that a test sees whether the fuzzer gets that far.
+	isPlanted = os.Getenv("KFUZZ_PLANTED") == "1"
 )
 
 func FuzzProcessFetchPartition(f *testing.F) {
@@ -38,5 +40,10 @@ func read(data []byte, decompressor kgo.Decompressor) {
 	}
 	response := kmsg.NewFetchResponseTopicPartition()
 	response.RecordBatches = data
-	kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{}, &response, decompressor, nil)
+	partition, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{}, &response, decompressor, nil)
+	for _, record := range partition.Records {
+		if isPlanted && record.Timestamp.UnixMilli() < 0 && len(record.Headers) > 0 {
+			panic("planted")
+		}
+	}
 }

@@ -18,23 +18,42 @@ from kfuzz.fuzz.exporting import FORMATS, Exported, Format, export
 @click.argument("form", type=click.Choice(FORMATS), metavar="FUZZER")
 @click.argument("directory", type=PATH, metavar="DIR")
 @options.target("whose seeds are written", default="record-batch")
+@click.option(
+    "--messages",
+    "messages",
+    metavar="GLOB",
+    multiple=True,
+    help="With --target messages: only these, such as FetchResponse or '*Response'; may be repeated.  [default: all]",
+)
 @click.option("--inputs", type=PATH, metavar="DIR", multiple=True, help="Also write the inputs in this folder.")
 @options.as_json
-def command(form: str, directory: Path, target: str, inputs: tuple[Path, ...], as_json: bool) -> int:
-    """Write seeds, dictionary and mutator for another fuzzer: libfuzzer, afl or go.
+def command(
+    form: str, directory: Path, target: str, messages: tuple[str, ...], inputs: tuple[Path, ...], as_json: bool
+) -> int:
+    """Write seeds, dictionary and mutator for another fuzzer: libfuzzer, afl, go or oss-fuzz.
 
-    The mutator knows record batches: it changes their fields, records and payloads, and repairs lengths and CRCs.
-    Go has no hook for a mutator, and takes the seeds alone; name the folder testdata/fuzz/FuzzNAME of your package.
+    The mutator knows record batches: it changes their fields, records and payloads, and repairs lengths and CRCs. With
+    --target messages it changes messages by their schemas. Go has no hook for a mutator, and takes the seeds alone;
+    name the folder testdata/fuzz/FuzzNAME of your package. For OSS-Fuzz, DIR is the folder of a project.
 
     \b
     Examples:
       kfuzz export libfuzzer out/kit
       kfuzz export afl out/kit --inputs out/fuzz/record-batch/corpus
       kfuzz export go testdata/fuzz/FuzzDecode
+      kfuzz export libfuzzer out/kit --target messages --messages FetchResponse
+      kfuzz export oss-fuzz projects/mine
     """
     chosen = cast(Format, form)
     directory = require_writable(directory, directory=True)
-    made = export(chosen, directory, target=target, corpora=inputs, say=lambda line: click.echo(line, err=True))
+    made = export(
+        chosen,
+        directory,
+        target=target,
+        corpora=inputs,
+        messages=messages,
+        say=lambda line: click.echo(line, err=True),
+    )
     if as_json:
         echo_json(asdict(made))
         return 0
@@ -50,6 +69,11 @@ def command(form: str, directory: Path, target: str, inputs: tuple[Path, ...], a
 def _next(form: Format, made: Exported) -> str:
     """How to use it."""
     words = made.dictionary
+    if form == "oss-fuzz":
+        return (
+            "next: put your decoder into fuzz_decoder.c and build.sh, fill in project.yaml, and name the image in the "
+            "Dockerfile"
+        )
     if form == "go":
         return "run: go test -fuzz FuzzNAME"
     if form == "libfuzzer":

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -35,9 +35,11 @@ SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
 # The folders whose compiled modules the targets run. ``mutate`` and ``fuzz`` also mutate inputs.
-INSTRUMENTED = ("mapped", "wire", "records", "mutate", "fuzz")
+INSTRUMENTED = ("mapped", "wire", "records", "logs", "mutate", "fuzz")
 # Files that are not compiled. The compiled modules expect them in the same folder.
 LINKED = (".py", ".json", ".toml")
+# How the name of a build in an archive ends.
+CARRIED = "-carried"
 COMPILERS = ("clang-16", "clang")
 GET_CLANG = "install clang (Debian and Ubuntu: apt-get install clang-16) and run this again"
 
@@ -136,9 +138,19 @@ def build(
 ) -> Build:
     """Return the instrumented build. Reuse an existing one with the same sources, flags, compiler and Python.
 
-    Raises ``NoNativeCoverage`` if the build fails. Calls ``say`` with one line before a slow step.
+    In an archive, it is the build that came with it. Raises ``NoNativeCoverage`` if the build fails. Calls ``say`` with
+    one line before a slow step.
     """
     require_atheris()
+    directory = carried(sanitizer, root)
+    if not directory.is_dir():
+        directory = _compiled(sanitizer, root, say)
+    _link_rest(directory)
+    write_executables(directory, environment(directory, sanitizer))
+    return Build(directory, sanitizer, native=True)
+
+
+def _compiled(sanitizer: Sanitizer, root: Path, say: Callable[[str], None]) -> Path:
     compiler = find_compiler()
     sources = _sources()
     directory = root / f"{sanitizer}-{fingerprint(sources, compiler, sanitizer)}"
@@ -149,9 +161,12 @@ def build(
             if not directory.is_dir():
                 say(f"compiling for fuzzing with {Path(compiler).name} (half a minute, once)")
                 _build(directory, sources, compiler, sanitizer)
-    _link_rest(directory)
-    write_executables(directory, environment(directory, sanitizer))
-    return Build(directory, sanitizer, native=True)
+    return directory
+
+
+def carried(sanitizer: Sanitizer, root: Path = ROOT / "build" / "fuzz") -> Path:
+    """Where an archive for Spark's executors has its build, for which no compiler is needed."""
+    return root / f"{sanitizer}{CARRIED}"
 
 
 def _build(directory: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
@@ -183,15 +198,27 @@ def _build(directory: Path, sources: list[Path], compiler: str, sanitizer: Sanit
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def compile_mutator(out: Path, compiler: str = "cc", *, sources: Path = ROOT) -> Path:
-    """Compile ``kfuzz/mutate/library.c`` to the shared library ``out``. Raises ``NoNativeCoverage`` if that fails."""
-    _call([compiler, *MUTATOR_FLAGS, "-o", str(out), f"{PACKAGE.name}/mutate/library.c"], sources)
+def compile_mutator(out: Path, compiler: str = "cc", *, sources: Path = ROOT, schemas: Path | None = None) -> Path:
+    """Compile ``kfuzz/mutate/library.c`` to the shared library ``out``. Raises ``NoNativeCoverage`` if that fails.
+
+    With ``schemas``, C code with a table of messages, it changes messages.
+    """
+    messages = [] if schemas is None else ["-DKFUZZ_EXPORTS_MESSAGES", str(schemas)]
+    _call([compiler, *MUTATOR_FLAGS, "-o", str(out), f"{PACKAGE.name}/mutate/library.c", *messages], sources)
     return out
 
 
 def mutator_sources() -> list[Path]:
     """The source files of the library that :func:`compile_mutator` makes, and of what they include."""
     return sorted(path for folder in ("mutate", "wire") for path in (PACKAGE / folder).rglob("*.[ch]"))
+
+
+def compiled_files(made: Build) -> Iterator[tuple[str, Path]]:
+    """The files of a build that an archive must carry, each with its name there."""
+    place = carried(made.sanitizer, Path("build/fuzz"))
+    for path in sorted(made.directory.rglob("*.so")):
+        if not path.is_symlink():
+            yield str(place / path.relative_to(made.directory)), path
 
 
 def fallback(reason: str, *, root: Path = ROOT / "build" / "fuzz") -> Build:
@@ -345,7 +372,8 @@ def environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
                 f"{path} contains a space or a colon, which LD_PRELOAD cannot handle; move the checkout"
             )
     return {
-        "PYTHONPATH": str(directory),
+        # Packages of the archive lie beside its kfuzz.
+        "PYTHONPATH": f"{directory}:{ROOT}" if directory.name.endswith(CARRIED) else str(directory),
         # Keep the campaign's folder out of sys.path: the names in it change from run to run.
         "PYTHONSAFEPATH": "1",
         # Python's own allocator uses arenas. A sanitizer cannot see an over-read inside an arena.

@@ -59,11 +59,12 @@ def selector(definition: Definition, version: int) -> bytes:
 
 def chosen(data: bytes) -> tuple[Definition, int] | None:
     """The message and version that an input selects; None if they do not exist."""
-    return _choices().get(data[:SELECTOR_SIZE])
+    return choices().get(data[:SELECTOR_SIZE])
 
 
 @cache
-def _choices() -> dict[bytes, tuple[Definition, int]]:
+def choices() -> dict[bytes, tuple[Definition, int]]:
+    """All messages and versions, by the three bytes that select them."""
     return {
         selector(definition, version): (definition, version)
         for definition in catalogue().messages.values()

@@ -22,6 +22,16 @@ __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t
 /* The flat schema of the message that the first three bytes of an input select; NULL if there is none. */
 typedef const kfuzz_flat_schema *(*kfuzz_schema_of)(const uint8_t *selector);
 
+/* A library that `kfuzz export` makes for messages has their schemas. */
+#ifdef KFUZZ_EXPORTS_MESSAGES
+const kfuzz_flat_schema *kfuzz_exported_schema(const uint8_t *selector);
+#define KFUZZ_SCHEMA_OF kfuzz_exported_schema
+#define KFUZZ_REPAIR 0.75
+#else
+#define KFUZZ_SCHEMA_OF NULL
+#define KFUZZ_REPAIR 0.95
+#endif
+
 enum {
     /* Of these many inputs libFuzzer changes one itself: it knows the dictionary. */
     KFUZZ_BLIND_ONE_IN = 4,
@@ -38,7 +48,7 @@ enum {
 };
 
 static kfuzz_mutator mutator;
-static kfuzz_schema_of schema_of;
+static kfuzz_schema_of schema_of = KFUZZ_SCHEMA_OF;
 static const kfuzz_flat_schema *schemas[KFUZZ_SELECTORS];
 static uint8_t is_known[KFUZZ_SELECTORS];
 static uint64_t calls, structured, crossed, alone, afl_seed;
@@ -48,7 +58,7 @@ static int64_t kept_sizes[KFUZZ_KEPT];
 __attribute__((constructor)) static void start(void)
 {
     kfuzz_mutator_init("libz.so.1", "libzstd.so.1");
-    mutator.repair = 0.95;
+    mutator.repair = KFUZZ_REPAIR;
 }
 
 /* With KFUZZ_MUTATOR_STATS=1 the library prints at the end how often its hooks were called. It shows whether a fuzzer calls
@@ -223,3 +233,122 @@ KFUZZ_HOOK void afl_custom_deinit(void *state)
 {
     (void) state;
 }
+
+#ifndef KFUZZ_EXPORTS_MESSAGES
+
+/* AFL++'s own changes know nothing of structure: batches get lengths and CRCs before the program reads them. Equal inputs
+ * are mended equally, and some are not. */
+KFUZZ_HOOK size_t afl_custom_post_process(void *state, uint8_t *data, size_t size, uint8_t **out)
+{
+    static kfuzz_text made;
+    const uint32_t number = kfuzz_checksum32c(data, size);
+    (void) state;
+    *out = data;
+    if (size == 0 || number % KFUZZ_RAW_ONE_IN == 0 || !kfuzz_reserve(&made, (int64_t) size))
+        return size;
+    memcpy(made.p, data, size);
+    mutator.dice = kfuzz_dice_of(afl_seed, number);
+    mutator.text.p = made.p;
+    mutator.text.n = (int64_t) size;
+    kfuzz_mend_all(&mutator);
+    *out = made.p;
+    return size;
+}
+
+/* AFL++ makes an input smaller. Its batches are tried from the last one to the first: first the input without the batch,
+ * then without one of its records, again from the last one on. So the parts that are left keep their numbers. */
+static kfuzz_text smaller, tried;
+static int64_t tried_batch, tried_record;
+static int32_t tries, tries_max;
+
+/* The records of a batch of the input, if it is not compressed. */
+static kfuzz_text records_of(kfuzz_text *text, kfuzz_span batch)
+{
+    kfuzz_text found = {0};
+    kfuzz_container container;
+    if (kfuzz_container_of(text, batch, &container) && container.magic == KFUZZ_LAST_MAGIC && !container.codec) {
+        found.p = text->p + container.at.at;
+        found.n = container.at.end - container.at.at;
+    }
+    return found;
+}
+
+static int64_t count_records(int64_t batch)
+{
+    int64_t last;
+    const kfuzz_text records = records_of(&smaller, kfuzz_part(&smaller, kfuzz_frame_end, batch));
+    return kfuzz_count(&records, kfuzz_record_end, &last);
+}
+
+/* Go on with the records of the batch that must stay, or with the batch before it. */
+static void find_next(int stays)
+{
+    int64_t last;
+    if (tried_record < 0 && stays)
+        tried_record = count_records(tried_batch);
+    if (tried_record > 0)
+        tried_record--;
+    else {
+        tried_record = -1;
+        tried_batch--;
+    }
+    /* An empty input says nothing. */
+    if (tried_batch == 0 && tried_record < 0 && kfuzz_count(&smaller, kfuzz_frame_end, &last) == 1 && last == smaller.n)
+        find_next(1);
+}
+
+/* How often AFL++ may ask. */
+KFUZZ_HOOK int32_t afl_custom_init_trim(void *state, uint8_t *data, size_t size)
+{
+    int64_t last, i;
+    (void) state;
+    if (!kfuzz_reserve(&smaller, (int64_t) size) || !kfuzz_reserve(&tried, (int64_t) size))
+        return 0; /* unreachable: only if memory runs out */
+    memcpy(smaller.p, data, size);
+    smaller.n = (int64_t) size;
+    tried_batch = kfuzz_count(&smaller, kfuzz_frame_end, &last);
+    tries = tries_max = 0;
+    for (i = 0; i < tried_batch; i++)
+        tries_max += 1 + (int32_t) count_records(i);
+    tried_record = -1;
+    find_next(0);
+    return tried_batch < 0 ? 0 : tries_max;
+}
+
+KFUZZ_HOOK size_t afl_custom_trim(void *state, uint8_t **out)
+{
+    kfuzz_span batch, record;
+    kfuzz_text records;
+    uint8_t *count;
+    (void) state;
+    memcpy(tried.p, smaller.p, (size_t) smaller.n);
+    tried.n = smaller.n;
+    batch = kfuzz_part(&tried, kfuzz_frame_end, tried_batch);
+    if (tried_record < 0)
+        kfuzz_cut(&tried, batch.at, batch.end - batch.at);
+    else {
+        records = records_of(&tried, batch);
+        record = kfuzz_part(&records, kfuzz_record_end, tried_record);
+        kfuzz_cut(&tried, records.p - tried.p + record.at, record.end - record.at);
+        count = tried.p + batch.at + KFUZZ_AT_RECORD_COUNT;
+        kfuzz_put_big(count, 4, kfuzz_big(count, 4) - 1);
+        kfuzz_seal(&tried, batch.at, batch.end - (record.end - record.at), 1, 1);
+    }
+    *out = tried.p;
+    return (size_t) tried.n;
+}
+
+/* The number of the next try, or their limit at the end. */
+KFUZZ_HOOK int32_t afl_custom_post_trim(void *state, unsigned char is_as_good)
+{
+    const kfuzz_text larger = smaller;
+    (void) state;
+    if (is_as_good) {
+        smaller = tried;
+        tried = larger;
+    }
+    find_next(!is_as_good);
+    return tried_batch < 0 ? tries_max : ++tries;
+}
+
+#endif

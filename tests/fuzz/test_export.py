@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz import exporting
 from kfuzz.fuzz.building import NoNativeCoverage
 from kfuzz.fuzz.exporting import export, go_literal
+from kfuzz.fuzz.messages import choices
 from kfuzz.fuzz.seeding import seeds
 from kfuzz.fuzz.targets import TARGETS
+from kfuzz.messages.codec import read
 from kfuzz.records import Record, RecordBatch
 
 HARNESS = """
@@ -81,9 +84,69 @@ def test_the_mutator_has_the_hooks_of_afl_and_of_libfuzzer(kit: Path) -> None:
         # AFL++ takes 0 as "nothing was made": the batch was dropped.
         assert size <= 4096
         assert out.value
-        made.add(ctypes.string_at(out.value, size))
+        made.add(ctypes.string_at(out, size))
     assert len(made) > 40
     library.afl_custom_deinit(state)
+
+
+class Trimming:
+    """AFL++'s part of making an input smaller, with the hooks of the exported library."""
+
+    def __init__(self, kit: Path) -> None:
+        self.library = ctypes.CDLL(str(kit / "libkfuzz_mutator.so"))
+        self.library.afl_custom_trim.restype = ctypes.c_size_t
+
+    def smallest(self, data: bytes, is_as_good: Callable[[bytes], bool]) -> bytes:
+        steps = self.library.afl_custom_init_trim(None, data, ctypes.c_size_t(len(data)))
+        step, best = 0, data
+        for _ in range(steps + 1):
+            if step >= steps:
+                return best
+            out = ctypes.c_void_p()
+            size = self.library.afl_custom_trim(None, ctypes.byref(out))
+            tried = ctypes.string_at(out, size)
+            assert 0 < size < len(best)
+            good = is_as_good(tried)
+            best = tried if good else best
+            step = self.library.afl_custom_post_trim(None, good)
+        pytest.fail(f"after {steps} steps, step {step} follows")
+
+
+@pytest.mark.full
+def test_afl_makes_an_input_smaller_by_batches_and_records(kit: Path) -> None:
+    trimming = Trimming(kit)
+    batches = [
+        RecordBatch(4 * n, 4 * n + 3, [Record(4 * n + i, i, b"%d" % i, b"value") for i in range(4)]) for n in range(3)
+    ]
+
+    def keys(data: bytes) -> list[bytes | None]:
+        return [record.key for batch in records.decode(data) for record in batch.records]
+
+    data = records.encode(batches)
+    assert keys(trimming.smallest(data, lambda tried: b"2" in keys(tried))) == [b"2"]
+    assert trimming.smallest(data, lambda tried: len(keys(tried)) == 12) == data
+    left = trimming.smallest(data, lambda tried: keys(tried).count(b"1") >= 2 and b"3" in keys(tried))
+    assert sorted(keys(left)) == [b"1", b"1", b"3"]
+    assert records.check(left).findings == []
+    packed = records.encode([RecordBatch(0, 3, batches[0].records, compression="gzip")]) * 2
+    assert trimming.smallest(packed, lambda tried: True) == packed[: len(packed) // 2]
+    for small in (b"", b"not a batch at all", data[:-1][-60:]):
+        assert trimming.smallest(small, lambda tried: True) == small
+
+
+@pytest.mark.full
+def test_afl_gives_the_program_batches_with_crcs_that_fit(kit: Path) -> None:
+    library = ctypes.CDLL(str(kit / "libkfuzz_mutator.so"))
+    library.afl_custom_post_process.restype = ctypes.c_size_t
+    seed = records.encode([RecordBatch(0, 1, [Record(0, 0, b"key", b"value")])])
+    out, fit = ctypes.c_void_p(), 0
+    for number in range(200):
+        changed = seed[:-3] + number.to_bytes(2, "big") + seed[-1:]
+        size = library.afl_custom_post_process(None, changed, ctypes.c_size_t(len(changed)), ctypes.byref(out))
+        made = ctypes.string_at(out, size)
+        assert made[:17] + made[21:] == changed[:17] + changed[21:]
+        fit += records.check(made).fatal is None
+    assert 150 < fit < 195
 
 
 def run_libfuzzer(kit: Path, folder: Path, *link: str) -> tuple[int, int, int, str]:
@@ -159,14 +222,90 @@ def test_inputs_of_a_campaign_are_seeds_too_and_the_same_ones_are_written_once(t
     assert made.mutator is None
 
 
-def test_messages_come_without_the_mutator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.full
+def test_the_mutator_for_messages_knows_those_that_were_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stop:
-        main(["export", "libfuzzer", str(tmp_path / "kit"), "--target", "messages", "--json"])
+        main(
+            [
+                *("export", "libfuzzer", str(tmp_path), "--json", "--target", "messages"),
+                *("--messages", "FetchResponse", "--messages", "Heartbeat*"),
+            ]
+        )
     assert stop.value.code == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["seeds"] > 1000
-    assert document["mutator"] is None
-    assert document["dictionary"].endswith("kfuzz.dict")
+    found = [path.read_bytes() for path in Path(document["folder"]).iterdir()]
+    chosen = {(1, 1), (0, 12), (1, 12)}
+    assert {tuple(data[:2]) for data in found} == chosen
+    assert document["seeds"] == len(found) > 50
+    library = ctypes.CDLL(document["mutator"])
+    library.afl_custom_fuzz.restype = ctypes.c_size_t
+    assert not hasattr(library, "afl_custom_trim")
+    sound = changed = 0
+    for data in found:
+        buffer, out = ctypes.create_string_buffer(data, len(data)), ctypes.c_void_p()
+        size = library.afl_custom_fuzz(
+            None, buffer, ctypes.c_size_t(len(data)), ctypes.byref(out), None, ctypes.c_size_t(0), ctypes.c_size_t(9999)
+        )
+        made = ctypes.string_at(out, size)
+        assert tuple(made[:2]) in chosen
+        changed += made != data
+        definition, version = choices()[made[:3]]
+        sound += read(definition, version, made[3:]).message is not None
+    assert changed > len(found) / 2
+    assert sound > len(found) / 4
+
+
+def test_a_project_of_an_installed_kfuzz_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(exporting, "mutator_sources", lambda: [])
+    with pytest.raises(UsageError, match="the mutator's sources are not in an installed kfuzz"):
+        export("oss-fuzz", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_messages_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no message is called Fecth; `kfuzz messages list` shows their names"):
+        export("afl", tmp_path, target="messages", messages=["Fecth"])
+    with pytest.raises(UsageError, match="an input of record-batch is no message; add --target messages"):
+        export("afl", tmp_path, messages=["Fetch*"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.full
+@pytest.mark.clang
+@pytest.mark.parametrize("target", ["record-batch", "messages"])
+def test_a_project_of_oss_fuzz_builds_a_program_with_the_mutator_inside(tmp_path: Path, target: str) -> None:
+    project, out = tmp_path / "project", tmp_path / "out"
+    out.mkdir()
+    export("oss-fuzz", project, target=target, messages=["FetchResponse"] if target == "messages" else [])
+    (project / "fuzz_decoder.c").write_text(HARNESS)
+    export("oss-fuzz", project, target=target, messages=["FetchResponse"] if target == "messages" else [])
+    assert (project / "fuzz_decoder.c").read_text() == HARNESS
+    clang = require_clang()
+    flags = "-O1 -g -fsanitize=address,fuzzer-no-link"
+    environment = {"CC": clang, "CXX": clang, "CFLAGS": flags, "CXXFLAGS": flags, "OUT": str(out)}
+    subprocess.run(
+        ["./build.sh"],
+        cwd=project,
+        env=os.environ | environment | {"LIB_FUZZING_ENGINE": "-fsanitize=fuzzer"},
+        check=True,
+    )
+    names = ["fuzz_decoder", "fuzz_decoder.dict", "fuzz_decoder.options", "fuzz_decoder_seed_corpus.zip"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    shutil.unpack_archive(out / names[3], tmp_path / "corpus")
+    done = subprocess.run(
+        [out / names[0], "-runs=20000", "-seed=1", f"-dict={out / names[1]}", tmp_path / "corpus"],
+        env={**os.environ, "KFUZZ_MUTATOR_STATS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    calls = re.search(r"^mutator: (\d+) calls, (\d+) structured", done.stderr, re.MULTILINE)
+    assert calls is not None, done.stderr[-2000:]
+    assert int(calls[1]) > 10_000
+    assert int(calls[1]) // 2 < int(calls[2])
 
 
 @pytest.mark.full
@@ -178,7 +317,7 @@ def test_without_a_compiler_there_is_a_sentence_and_no_half_of_a_library(
         export("afl", tmp_path)
     monkeypatch.undo()
 
-    def fail(out: Path, compiler: str) -> Path:
+    def fail(out: Path, compiler: str, *, schemas: Path | None) -> Path:
         out.write_bytes(b"half")
         raise NoNativeCoverage("no header files")
 

@@ -16,7 +16,18 @@ from click.testing import CliRunner
 from conftest import require_tool
 
 from benchmarks import foreign
-from benchmarks.foreign import DECODERS, KIT, ONE_BATCH, Cell, Decoder, FranzGo, KafkaProtocol, Librdkafka, measure
+from benchmarks.foreign import (
+    DECODERS,
+    KIT,
+    ONE_BATCH,
+    Cell,
+    Decoder,
+    FranzGo,
+    KafkaProtocol,
+    Librdkafka,
+    measure,
+)
+from kfuzz.fuzz.exporting import DICTIONARY
 
 REMEDIES = {
     "cargo": "install Rust",
@@ -24,6 +35,9 @@ REMEDIES = {
     "go": "install Go 1.26 or newer",
     "npm": "install Node 20 or newer",
     "make": "apt-get install make",
+    "java": "install a JDK of version 17 or newer",
+    "mvn": "install Maven",
+    "cargo-hfuzz": "apt-get install binutils-dev libunwind-dev; cargo install honggfuzz --version 0.5.62",
     "afl-fuzz": "apt-get install afl++",
     "afl-clang-fast": "apt-get install afl++",
 }
@@ -62,6 +76,58 @@ def statistics_of(decoder: Decoder, place: Path, options: Sequence[str]) -> tupl
     found = STATISTICS.search(done.stderr + done.stdout)
     assert found is not None, (done.stderr + done.stdout)[-2000:]
     return int(found[1]), int(found[2]), int(found[3])
+
+
+class KafkaClients(KafkaProtocol):
+    """Apache Kafka's own reader under Jazzer, which has libFuzzer inside."""
+
+    name = "kafka-clients"
+    tools = ("java", "mvn")
+    build = (("mvn", "-q", "-B", "prepare-package"),)
+
+    def command(self, place: Path, start: str, seed: int) -> list[str]:
+        target = self.folder / "target"
+        (place / "corpus").mkdir()
+        return [
+            *("java", "-Xmx512m", "-cp", f"{target / 'classes'}:{target / 'lib'}/*"),
+            *("com.code_intelligence.jazzer.Jazzer", "--target_class=FuzzMemoryRecords", "--keep_going=1000"),
+            *(f"-seed={seed}", "-rss_limit_mb=0", f"-dict={place / 'kit' / DICTIONARY}"),
+            *(str(place / "corpus"), str(place / "kit" / "seeds")),
+        ]
+
+
+class Honggfuzz(KafkaProtocol):
+    """The crate of Rust again, under honggfuzz. The harness calls the mutator."""
+
+    tools = ("cargo", "cargo-hfuzz", "make", "c++")
+    features = ("--features", "honggfuzz", "--bin", "under-honggfuzz")
+    build = (("env", "-u", "CARGO_TARGET_DIR", "cargo", "hfuzz", "build", *features),)
+
+    def command(self, place: Path, start: str, seed: int) -> list[str]:
+        (place / "corpus").mkdir()
+        [program] = self.folder.glob("hfuzz_target/*/release/under-honggfuzz")
+        return [
+            *(str(self.folder / "hfuzz_target" / "honggfuzz"), "-n", "1", "-v", "-Q", "--exit_upon_crash"),
+            *("-i", str(place / "kit" / "seeds"), "-o", str(place / "corpus"), "-W", str(place)),
+            *("-w", str(place / "kit" / DICTIONARY), "--", str(program)),
+        ]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [KafkaProtocol, Honggfuzz, FranzGo, KafkaClients])
+def test_a_fuzzer_finds_a_planted_bug_behind_the_crc(kind: type[Decoder], built: Path, tmp_path: Path) -> None:
+    decoder = prepared(kind, built)
+    decoder.export(tmp_path, ONE_BATCH)
+    command = ["timeout", "--kill-after=5", "60", *decoder.command(tmp_path, ONE_BATCH, seed=1)]
+    environment = {**os.environ, **decoder.environment, **decoder.mutator(tmp_path), "KFUZZ_PLANTED": "1"}
+    environment["KEEP_GOING"] = "0" if kind is FranzGo else "1"
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
+    ) as fuzzing:
+        assert fuzzing.stdout is not None
+        is_found = any("planted" in line for line in fuzzing.stdout)
+        fuzzing.terminate()
+    assert is_found
 
 
 @pytest.mark.nightly
