@@ -7,11 +7,12 @@ import json
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.files import write_whole
+from tools.mutants import compiled
 from tools.mutants.changes import EXCLUDED, Change, sample
 from tools.mutants.run import Copy, Result, copies, mapped, spread
 
@@ -33,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--module", nargs="+", default=("*",), metavar="GLOB", help="only change these files")
     parser.add_argument("--marks", default=FAST, metavar="EXPRESSION", help=f"only tests with these marks ({FAST})")
     parser.add_argument("--processes", type=int, default=2, help="number of copies that work at a time (2)")
+    parser.add_argument("--compiled", action="store_true", help="change Cython and C; all changes are compiled at once")
     parser.add_argument("--survivors", action="store_true", help="only repeat changes that survived the last run")
     return parser
 
@@ -40,35 +42,48 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0 if at least nine of ten changes are noticed or time out, 2 if there are no changes, otherwise 1."""
     options = _parser().parse_args(arguments)
-    kept = OUT / "result.json"
-    changes = sample(ROOT, options.count, options.seed, options.module)
+    kept = OUT / ("compiled.json" if options.compiled else "result.json")
+    how: dict[str, Any] = {"suffixes": compiled.SUFFIXES, "find": compiled.changes} if options.compiled else {}
+    changes = sample(ROOT, options.count, options.seed, options.module, **how)
     if options.survivors:
         survived = [_key(one) for one in json.loads(kept.read_text())["changes"] if one["outcome"] == "survived"]
         changes = [change for change in changes if _key(_document(change)) in survived]
     if not changes:
         print("no changes match the options; check --module, --count and --survivors", file=sys.stderr)
         return 2
+    results = []
+    for change, result in (_compiled if options.compiled else _interpreted)(changes, options):
+        made = _document(change) | result._asdict()
+        results.append((change, made))
+        by = f" by {result.by}" if result.by else ""
+        ended = f"{made['before']} -> {made['after']}: {result.outcome}{by}"
+        _tell(f"{len(results)} of {len(changes)}: {change.path}: {ended}")
+    return _report(results, None if options.survivors else kept, options.seed)
+
+
+def _interpreted(changes: Sequence[Change], options: argparse.Namespace) -> Iterator[tuple[Change, Result]]:
     for pattern, why in EXCLUDED.items():
         _tell(f"{pattern} is left out: {why}")
     with copies(ROOT, options.processes, options.marks) as free:
         lines = OUT / ("lines" if options.marks == FAST else f"lines {options.marks}")
         tests = mapped(free, ROOT, lines, _tell)
-        for name in (name for part in tests.parts.values() for name in part["failed"]):
-            _tell(f"left out, because it fails without any change: {name}")
+        _tell_failed(name for part in tests.parts.values() for name in part["failed"])
 
         def judge(copy: Copy, change: Change) -> Result:
             return copy.judge(change, tests.chosen(change))
 
-        results = []
-        for change, result in zip(changes, spread(free, changes, judge), strict=True):
-            made = _document(change) | result._asdict()
-            results.append((change, made))
-            by = f" by {result.by}" if result.by else ""
-            _tell(
-                f"{len(results)} of {len(changes)}: {change.path}: "
-                f"{made['before']} -> {made['after']}: {result.outcome}{by}"
-            )
-    return _report(results, None if options.survivors else kept, options.seed)
+        yield from zip(changes, spread(free, changes, judge), strict=True)
+
+
+def _compiled(changes: Sequence[Change], options: argparse.Namespace) -> Iterator[tuple[Change, Result]]:
+    with compiled.built(ROOT, options.processes, options.marks, changes, _tell) as judge:
+        _tell_failed(judge.failed)
+        yield from judge.results()
+
+
+def _tell_failed(names: Iterable[str]) -> None:
+    for name in names:
+        _tell(f"left out, because it fails without any change: {name}")
 
 
 def _report(results: Sequence[tuple[Change, dict[str, Any]]], kept: Path | None, seed: int) -> int:

@@ -7,7 +7,7 @@ import fnmatch
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -103,19 +103,29 @@ def _joined(lines: Sequence[str]) -> str:
     return " ".join(line.strip() for line in lines)
 
 
-def sample(root: Path, count: int, seed: int, patterns: Sequence[str] = ("*",)) -> list[Change]:
+def sample(
+    root: Path,
+    count: int,
+    seed: int,
+    patterns: Sequence[str] = ("*",),
+    *,
+    suffixes: Sequence[str] = (".py",),
+    find: Callable[[str, str], list[Change]] | None = None,
+) -> list[Change]:
     """``count`` changes of files of kfuzz, selected by ``seed``, sorted by file and line, with at most one per line.
+
+    ``find`` gives the possible changes of a file whose name ends with one of ``suffixes``; it is :func:`changes`.
 
     The selection depends on the text of a change, not on its place. So edits of other code and moved files leave most
     of the sample unchanged.
     """
     drawn: list[tuple[float, Change]] = []
-    for file in sorted((root / "kfuzz").rglob("*.py")):
+    for file in sorted(file for file in (root / "kfuzz").rglob("*") if file.suffix in suffixes):
         path = file.relative_to(root).as_posix()
         if _is(path, EXCLUDED) or not _is(path, patterns):
             continue
         seen: Counter[str] = Counter()
-        for change in changes(path, file.read_text()):
+        for change in (find or changes)(path, file.read_text()):
             text = f"{change.where} {change.kind} {change.source[change.start : change.end]} {change.text}"
             seen[text] += 1
             digest = hashlib.sha256(f"{seed} {text} {seen[text]}".encode()).digest()
@@ -128,7 +138,7 @@ def sample(root: Path, count: int, seed: int, patterns: Sequence[str] = ("*",)) 
             break
         place = change.path, change.lines[0]
         # Nobody would commit a change that Python itself refuses.
-        if place not in chosen and _compiles(change.made()):
+        if place not in chosen and (find or _compiles(change.made())):
             chosen[place] = change
     return sorted(chosen.values(), key=lambda change: (change.path, change.start))
 

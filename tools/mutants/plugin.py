@@ -12,9 +12,12 @@ import resource
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import coverage
 import pytest
+
+from tools.mutants.compiled import VARIABLE, Page
 
 # A module's fixtures run once for all of its tests, so their lines count for every test.
 FIXTURES = "fixtures"
@@ -29,12 +32,14 @@ def pytest_configure(config: pytest.Config) -> None:
     cpu_seconds = int(os.environ["MUTANTS_CPU_SECONDS"])
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    if "MUTANTS_NOTES" in os.environ:
+    if "MUTANTS_REACHED" in os.environ:
+        config.pluginmanager.register(_Reached(Page(Path(os.environ[VARIABLE]))))
+    elif "MUTANTS_NOTES" in os.environ:
         config.pluginmanager.register(_Notes())
 
 
-class _Notes:
-    """The CPU seconds that each test takes, and coverage.py's contexts."""
+class _Seconds:
+    """The CPU seconds that each test takes, and whether it passes."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -45,15 +50,8 @@ class _Notes:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         # Unlike wall-clock time, CPU time does not depend on other work. That of finished children counts too.
         before = sum(os.times()[:4])
-        _switch(FIXTURES)
         yield
         self.seconds[item.nodeid] += sum(os.times()[:4]) - before
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        _switch(item.nodeid)
-        yield
-        _switch(FIXTURES)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -61,9 +59,44 @@ class _Notes:
         elif report.when == "call" and report.passed:
             self.passed.add(report.nodeid)
 
+    def tests(self) -> list[list[Any]]:
+        return [[name, round(self.seconds[name], 3)] for name in sorted(self.passed - self.failed)]
+
+
+class _Reached(_Seconds):
+    """The changes of compiled code that each test reaches."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__()
+        self.page = page
+        self.reached: dict[str, list[int]] = {}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
+        yield
+        self.reached[item.nodeid] = self.page.reached()
+
     def pytest_sessionfinish(self) -> None:
-        tests = [[name, round(self.seconds[name], 3)] for name in sorted(self.passed - self.failed)]
-        Path(os.environ["MUTANTS_NOTES"]).write_text(json.dumps({"tests": tests, "failed": sorted(self.failed)}))
+        tests = [[*test, self.reached[test[0]]] for test in self.tests()]
+        Path(os.environ["MUTANTS_REACHED"]).write_text(json.dumps({"tests": tests, "failed": sorted(self.failed)}))
+
+
+class _Notes(_Seconds):
+    """The same, with coverage.py's contexts."""
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+        _switch(FIXTURES)
+        yield
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        _switch(item.nodeid)
+        yield
+        _switch(FIXTURES)
+
+    def pytest_sessionfinish(self) -> None:
+        Path(os.environ["MUTANTS_NOTES"]).write_text(json.dumps({"tests": self.tests(), "failed": sorted(self.failed)}))
 
 
 def _switch(context: str) -> None:

@@ -73,6 +73,8 @@ class Copy:
     def __init__(self, checkout: Path, folder: Path, marks: str) -> None:
         self.root = folder
         self.marks = marks
+        # Variables of the environment in which its tests run.
+        self.variables: dict[str, str] = {}
         shutil.copytree(checkout, folder, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
         compileall.compile_dir(folder / "kfuzz", quiet=2)
 
@@ -81,6 +83,7 @@ class Copy:
         # The copy must see neither the settings of an outer run nor the user's own pytest options.
         dropped = ("MUTANTS_", "COVERAGE_", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+        environment |= self.variables
         if notes:
             environment |= {"COVERAGE_PROCESS_START": str(COVERAGE), "MUTANTS_ROOT": str(self.root)}
             environment |= {"MUTANTS_NOTES": str(notes)}
@@ -129,21 +132,25 @@ class Copy:
 
     def judge(self, change: Change, tests: Sequence[Test]) -> Result:
         """Make the change, run the tests until one fails, and undo the change."""
-        if not tests:
-            return Result("survived", "no test runs it")
         file = self.root / change.path
         for stale in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             stale.unlink()
-        cpu_seconds = CPU_SECONDS + CPU_FACTOR * sum(seconds for _, seconds in tests)
         try:
             file.write_text(change.made())
-            code, output = self.run(["-x", *(name for name, _ in tests)], cpu_seconds)
-            if code == pytest.ExitCode.USAGE_ERROR:
-                # The change gives a case another name: all cases of its function run.
-                functions = dict.fromkeys(name.partition("[")[0] for name, _ in tests)
-                code, output = self.run(["-x", *functions], cpu_seconds)
+            return self.ask(tests)
         finally:
             file.write_text(change.source)
+
+    def ask(self, tests: Sequence[Test]) -> Result:
+        """Run the tests until one fails."""
+        if not tests:
+            return Result("survived", "no test runs it")
+        cpu_seconds = CPU_SECONDS + CPU_FACTOR * sum(seconds for _, seconds in tests)
+        code, output = self.run(["-x", *(name for name, _ in tests)], cpu_seconds)
+        if code == pytest.ExitCode.USAGE_ERROR:
+            # The change gives a case another name: all cases of its function run.
+            functions = dict.fromkeys(name.partition("[")[0] for name, _ in tests)
+            code, output = self.run(["-x", *functions], cpu_seconds)
         if code in (None, -signal.SIGXCPU, -signal.SIGKILL):
             return Result("timed out")
         if code == 0:
@@ -207,9 +214,7 @@ class Map:
             # The lines were not recorded: the tests in the folder that mirrors the module's folder.
             folder = f"tests/{change.path.split('/')[1]}/"
             far = [test for file, part in self.parts.items() if file.startswith(folder) for test in part["tests"]]
-        tests = sorted([*_within(near, NEAR_SECONDS), *_within(far, FAR_SECONDS)], key=_file_of)
-        by_file = [list(some) for _, some in groupby(tests, _file_of)]
-        return [test for some in sorted(by_file, key=lambda some: sum(seconds for _, seconds in some)) for test in some]
+        return in_order(near, far)
 
     def _affected(self, change: Change) -> list[tuple[str, Iterable[int]]]:
         """The lines that a change affects: its own lines, or the lines with the names whose value it changes."""
@@ -222,6 +227,13 @@ class Map:
     def _sources(self) -> list[tuple[str, list[str]]]:
         files = sorted((self.root / "kfuzz").rglob("*.py"))
         return [(file.relative_to(self.root).as_posix(), file.read_text().splitlines()) for file in files]
+
+
+def in_order(near: Iterable[Test], far: Iterable[Test]) -> list[Test]:
+    """Some of the tests that run the changed lines, and some that run the module, in the order to run them."""
+    tests = sorted([*_within(near, NEAR_SECONDS), *_within(far, FAR_SECONDS)], key=_file_of)
+    by_file = [list(some) for _, some in groupby(tests, _file_of)]
+    return [test for some in sorted(by_file, key=lambda some: sum(seconds for _, seconds in some)) for test in some]
 
 
 def _file_of(test: Test) -> str:
@@ -250,8 +262,7 @@ def _within(tests: Iterable[Test], most_seconds: float) -> Iterator[Test]:
 def mapped(free: SimpleQueue[Copy], checkout: Path, kept: Path, tell: Callable[[str], None]) -> Map:
     """Which tests run which lines. Reuses what is saved in ``kept`` and up to date, and records the rest again."""
     kept.mkdir(parents=True, exist_ok=True)
-    names = sorted(file.relative_to(checkout).as_posix() for file in (checkout / "tests").rglob("test_*.py"))
-    parts = {file: saved(kept, checkout, file) for file in names if not file.startswith(NOT_ASKED)}
+    parts = {file: saved(kept, checkout, file) for file in test_files(checkout)}
     missing = [file for file, part in parts.items() if part is None]
 
     def note(copy: Copy, file: str) -> dict[str, Any]:
@@ -263,6 +274,12 @@ def mapped(free: SimpleQueue[Copy], checkout: Path, kept: Path, tell: Callable[[
         parts[file] = part
         tell(f"recording which lines tests run: {i} of {len(missing)}: {file}")
     return Map(checkout, {file: part for file, part in parts.items() if part is not None})
+
+
+def test_files(checkout: Path) -> list[str]:
+    """The files with tests of kfuzz's modules."""
+    names = sorted(file.relative_to(checkout).as_posix() for file in (checkout / "tests").rglob("test_*.py"))
+    return [file for file in names if not file.startswith(NOT_ASKED)]
 
 
 def saved(kept: Path, checkout: Path, file: str) -> dict[str, Any] | None:
