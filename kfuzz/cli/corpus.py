@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from kfuzz.cli import options, replay
-from kfuzz.cli.console import PATH, Group, Place, echo_json, progress, say
+from kfuzz.cli.console import PATH, Group, Place, echo_json, notice, progress, say
 from kfuzz.cli.opening import log_at
 from kfuzz.client.address import Access, Address, Security
 from kfuzz.client.cluster import ClusterFailed, asked
@@ -25,6 +25,7 @@ from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError, needs
+from kfuzz.fuzz.building import SANITIZERS, NoNativeCoverage, Sanitizer, build
 from kfuzz.storage import LocalTarget, Target
 from kfuzz.units import counted, date, show_size
 
@@ -307,8 +308,15 @@ def schema() -> None:
 @command.command()
 @click.argument("out", metavar="OUT.zip|OUT.tar.gz", type=PATH)
 @click.option("--add", "extra", multiple=True, metavar="PACKAGE", help="Also put this installed package in, as s3fs.")
+@click.option(
+    "--fuzz",
+    "sanitizers",
+    type=click.Choice(SANITIZERS),
+    multiple=True,
+    help="Also put the build for fuzzing with this sanitizer in, for spark_jobs/fuzz_campaign.py; may be repeated.",
+)
 @options.as_json
-def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
+def archive(out: Path, extra: tuple[str, ...], sanitizers: tuple[Sanitizer, ...], as_json: bool) -> None:
     """Write an archive from which Spark's executors run kfuzz without an installation.
 
     It holds kfuzz with its compiled modules and the packages that workers import, for this Python's version and this
@@ -318,11 +326,16 @@ def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
     Examples:
       kfuzz corpus archive out/kfuzz-env.zip
       kfuzz corpus archive out/kfuzz-env.tar.gz --add s3fs
+      kfuzz corpus archive out/kfuzz-env.zip --fuzz none
     """
     from kfuzz.spark.archive import make_archive, submit_lines
 
+    try:
+        builds = [build(one, say=notice) for one in dict.fromkeys(sanitizers)]
+    except NoNativeCoverage as error:
+        raise UsageError(f"--fuzz needs the instrumented build: {error}") from None
     with progress("packing", None, quiet=as_json):
-        made = make_archive(out, extra)
+        made = make_archive(out, extra, builds=builds)
     lines = submit_lines(made.path)
     if as_json:
         echo_json({**asdict(made), "commands": [line.strip() for line in lines[1::2]]})

@@ -24,7 +24,7 @@ from kfuzz.files import require_writable
 from kfuzz.fuzz import campaign, peers
 from kfuzz.fuzz import reproducing as once
 from kfuzz.fuzz.building import SANITIZERS, Sanitizer
-from kfuzz.fuzz.campaign import Result, Row
+from kfuzz.fuzz.campaign import SECONDS_MAX, Result, Row
 from kfuzz.fuzz.causes import truth_of
 from kfuzz.fuzz.clients import Campaign, repeat
 from kfuzz.fuzz.conversations import OWN, Topic, load
@@ -37,7 +37,6 @@ from kfuzz.text import foreign_text, printable
 from kfuzz.units import counted
 
 SHOWN_HEX_DIGITS: Final = 400
-SECONDS_MAX: Final = 7 * 86400
 # How long a broker may take to accept a connection.
 CONNECT_S: Final = 10
 # Of a rule with the bytes of a response.
@@ -58,6 +57,11 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
     "--corpus",
     type=PATH,
     help="Folder of the corpora, one folder per target.  [default: in --out]",
+)
+@click.option(
+    "--sync",
+    metavar="DIR|URI",
+    help="Share inputs and causes with campaigns elsewhere, at this folder or URI, such as s3://bucket/fuzz.",
 )
 @click.option(
     "--sanitize",
@@ -106,6 +110,7 @@ def command(
     seed: int,
     out: Path,
     corpus: Path | None,
+    sync: str | None,
     sanitize: str | None,
     peer: str | None,
     truth: str | None,
@@ -130,6 +135,7 @@ def command(
       kfuzz fuzz record-batch --seconds 60
       kfuzz fuzz record-batch messages broker --seconds 3600 --jobs 2 --truth kafka-clients@4.4.0
       kfuzz fuzz record-batch compression --sanitize address --json
+      kfuzz fuzz record-batch --seconds 3600 --seed 2 --sync s3://bucket/fuzz
       kfuzz fuzz --replay --sanitize undefined
       kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/causes/panics-01234567
       kfuzz fuzz --peer aiokafka --seconds 600
@@ -138,7 +144,7 @@ def command(
     """
     if as_list:
         return _list(as_json)
-    others = options.given("targets", "peer", "truth", "sanitize", "corpus", "replay", "stop_at_first")
+    others = options.given("targets", "peer", "truth", "sanitize", "corpus", "sync", "replay", "stop_at_first")
     if against is not None:
         if others or options.given("client", "bootstrap", "file") or jobs > 1:
             raise UsageError(
@@ -190,6 +196,7 @@ def command(
             jobs=jobs,
             out=out,
             corpus=corpus,
+            sync=sync,
             sanitizer=sanitizer,
             stop_at_first=stop_at_first,
             truth=None if truth is None else named_testee(truth),
@@ -357,7 +364,8 @@ def _show(result: Result) -> None:
     jobs = f" by {result.jobs} jobs" if result.jobs > 1 else ""
     click.echo(
         f"{result.target}: {result.executions:,} inputs in {result.seconds:.0f} s{jobs} "
-        f"({result.executions_per_cpu_second:,} per CPU-second), coverage {result.coverage:,}, "
+        f"({result.executions_per_cpu_second:,} per CPU-second, {result.steady_per_cpu_second:,} after a start of "
+        f"{result.start_cpu_seconds:.1f} CPU-seconds), coverage {result.coverage:,}, "
         f"features {result.features:,}, corpus {result.corpus_before:,} → {result.corpus_after:,}"
         f"{'' if result.corpus_merged is None else f', merged into {result.corpus_merged:,}'}"
     )

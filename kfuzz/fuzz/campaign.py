@@ -42,13 +42,16 @@ from kfuzz.fuzz.reproducing import run_alone
 from kfuzz.fuzz.sample_pipe import SAMPLES, SAMPLES_WAIT
 from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
 from kfuzz.fuzz.shrinking import shrink_causes
+from kfuzz.fuzz.syncing import Shared
 from kfuzz.fuzz.targets import Target
+from kfuzz.storage import Target as Place
 
 # How often ``watch`` is called.
 WATCH_S: Final = 0.5
 # A merge runs every input of the corpus once; each is small.
 MERGE_S: Final = 3600
 SEED_MAX: Final = 2**32 - 1
+SECONDS_MAX: Final = 7 * 86400
 # Each process of a campaign has its own seed.
 JOB_STEP: Final = 7919
 RESTART_STEP: Final = 104_729
@@ -64,8 +67,10 @@ class Result:
     ``implementation`` is what was fuzzed: kfuzz, or a peer as ``name@version``.
     ``modules`` and ``counters`` say how much compiled code libFuzzer watches. If it watches none,
     ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code, by the job that
-    reached most. ``corpus_before`` and ``corpus_after`` count the inputs of the corpus before and after the fuzzing,
-    ``corpus_merged`` those that are left of them (None without a merge), and ``set_aside`` those that break the target.
+    reached most. ``start_executions`` counts the inputs of the corpus that processes ran at their start, which took
+    ``start_cpu_seconds`` of the ``cpu_seconds``; the rest is the steady rate. ``corpus_before`` and ``corpus_after``
+    count the inputs of the corpus before and after the fuzzing, ``corpus_merged`` those that are left of them (None
+    without a merge), and ``set_aside`` those that break the target.
 
     ``mutator_calls`` counts calls of the mutation hook, ``structured`` the changes by structure among them, and
     ``crossed`` the inputs that were made from two. ``judged`` counts the inputs of the first tier, and ``judged_twice``
@@ -89,6 +94,8 @@ class Result:
     features: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    start_executions: int = 0
+    start_cpu_seconds: float = 0.0
     merge_cpu_seconds: float = 0.0
     corpus_before: int = 0
     corpus_after: int = 0
@@ -109,11 +116,18 @@ class Result:
     def executions_per_cpu_second(self) -> int:
         return round(self.executions / self.cpu_seconds) if self.cpu_seconds else 0
 
+    @property
+    def steady_per_cpu_second(self) -> int:
+        """The rate after the start of the processes."""
+        seconds = self.cpu_seconds - self.start_cpu_seconds
+        return round((self.executions - self.start_executions) / seconds) if seconds > 0 else 0
+
     def to_json(self) -> dict[str, Any]:
         """The result as the JSON object in ``--json`` and ``result.json``. Times are in seconds."""
         out = {one.name: getattr(self, one.name) for one in fields(self)}
         out["executions_per_cpu_second"] = self.executions_per_cpu_second
-        for name in ("seconds", "cpu_seconds", "merge_cpu_seconds"):
+        out["steady_per_cpu_second"] = self.steady_per_cpu_second
+        for name in ("seconds", "cpu_seconds", "start_cpu_seconds", "merge_cpu_seconds"):
             out[name] = round(out[name], 2)
         out["causes"] = [document_of(file, cause, self.implementation) for file, cause in self.causes.items()]
         return out
@@ -155,6 +169,7 @@ def run(
     truth: Testee | None = None,
     without: Part | None = None,
     peer: Peer | None = None,
+    sync: str | Path | None = None,
     say: Say = lambda line: None,
     watch: Watch = lambda rows: None,
 ) -> list[Result]:
@@ -165,6 +180,7 @@ def run(
     are in ``out``. With ``stop_at_first`` a job ends when it has found something. ``truth`` is also asked about each
     input of the corpora and a sample of the others; where it and kfuzz differ, that is a cause, too. The sample is the
     same each time only with ``runs``. ``without`` leaves out a part of the build.
+    Campaigns on other machines, or with another ``out``, share inputs and causes at ``sync``, a folder or a URI.
     Without a ``sanitizer`` there is none, but a ``peer`` with compiled code has the address sanitizer. With a ``peer``
     the only target is its reader, and ``names``, ``truth`` and ``without`` must be empty.
 
@@ -177,6 +193,7 @@ def run(
         # A wrong choice leaves no folder.
         sanitizer = sanitizer_of(peer, sanitizer)
     root = Path(out).resolve()
+    place = None if sync is None else Place.of(sync)
     with contextlib.ExitStack() as stack:
         corpora = {target: root / target.name / "corpus" for target in chosen}
         if corpus is not None:
@@ -199,6 +216,7 @@ def run(
                     own_jobs,
                     stop_at_first=stop_at_first,
                     truth=Truth(truth, target, corpora[target]) if truth and Truth.knows(target) else None,
+                    place=place,
                     say=say,
                 )
             )
@@ -336,6 +354,7 @@ class _Campaign:
         *,
         stop_at_first: bool,
         truth: Truth | None,
+        place: Place | None,
         say: Say,
     ) -> None:
         self.target = target
@@ -350,10 +369,12 @@ class _Campaign:
         self._held = locks
         self._stop_at_first = stop_at_first
         self._truth = truth
+        self._place = place
+        self._shared: Shared | None = None
         self._say = say
         self._causes = Causes(folder, target)
-        # Guards all below; each job has a thread.
-        self._mutex = threading.Lock()
+        # Guards all below; each job has a thread. The first one asks for the causes while it makes the corpus ready.
+        self._mutex = threading.RLock()
         self._stopping = False
         self._is_enough = False
         self._state: State = "waiting"
@@ -383,10 +404,14 @@ class _Campaign:
         if is_last and self.began:
             self.result.corpus_after = count_files(self._corpus)
             self._learn_truth()
+            if self._shared:
+                self._shared.stop()
             if not self._stopping:
                 if not self._stop_at_first:
                     self._merge()
                 self._shrink()
+            if self._shared:
+                self._shared.finish()
             with self._mutex:
                 self._ended_at = time.monotonic()
                 if not self._stopping:
@@ -399,8 +424,12 @@ class _Campaign:
         with writing(self._corpus):
             self._corpus.mkdir(parents=True, exist_ok=True)
             self._work.mkdir()
-        for data in seeds(self.target, say=self._say):
-            write_once(self._corpus / hashlib.sha1(data).hexdigest(), data)
+        own = {hashlib.sha1(data).hexdigest(): data for data in seeds(self.target, say=self._say)}
+        for name, data in own.items():
+            write_once(self._corpus / name, data)
+        if self._place:
+            self._shared = Shared(self._place, self.target, self._corpus, own, self._found_so_far, self._say)
+            self._shared.start()
         self.result.corpus_before = count_files(self._corpus)
         if self._truth:
             self._truth.start(self._samples)
@@ -462,7 +491,8 @@ class _Campaign:
     def _command(self, job: int, restarts: int, left_s: float, runs: int | None) -> list[str]:
         seed = 1 + (self.result.seed - 1 + job * JOB_STEP + restarts * RESTART_STEP) % SEED_MAX
         # Reloading the corpus lets jobs share it, and makes runs depend on the clock.
-        chosen = [f"-max_total_time={max(1, round(left_s))}", f"-reload={int(self.result.jobs > 1)}"]
+        is_shared = self.result.jobs > 1 or self._shared is not None
+        chosen = [f"-max_total_time={max(1, round(left_s))}", f"-reload={int(is_shared)}"]
         if runs is not None:
             chosen.append(f"-runs={runs}")
         if words := dictionary(self.target):
@@ -481,6 +511,8 @@ class _Campaign:
             result.coverage = max(result.coverage, totals.coverage)
             result.features = max(result.features, totals.features)
             result.cpu_seconds += cpu_s
+            result.start_executions += totals.seeds
+            result.start_cpu_seconds += totals.start_cpu_seconds
             self._new_at = max(self._new_at, totals.new_at)
             for name in ("mutator_calls", "structured", "crossed", "judged", "judged_twice"):
                 number = getattr(totals, name)
@@ -530,6 +562,10 @@ class _Campaign:
                 return
             self._causes.add(find, [self._known[digest]] if digest in self._known else [])
             self._set_aside([digest])
+
+    def _found_so_far(self) -> list[Cause]:
+        with self._mutex:
+            return self._causes.found()
 
     @cached_property
     def _known(self) -> dict[str, str]:

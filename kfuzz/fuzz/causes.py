@@ -95,6 +95,10 @@ class Causes:
             and (cause.id not in self._before or len(cause.smallest.data) < len(self._before[cause.id].smallest.data))
         ]
 
+    def found(self) -> list[Cause]:
+        """The causes of this campaign, the worst first."""
+        return sorted(self._now.values(), key=_by_harm)
+
     def replace(self, id: str, smallest: Deviation) -> None:
         """Replace the smallest deviation of a cause of this campaign."""
         self._now[id] = replace(self._now[id], deviations=(smallest,))
@@ -103,21 +107,15 @@ class Causes:
         """Write all causes, and return those of this campaign by the file of their smallest input so far, the worst
         first.
         """
-        merged = dict(self._before)
-        for cause in self._now.values():
-            merged[cause.id] = _merged(cause, merged[cause.id]) if cause.id in merged else cause
-        written = sorted(merged.values(), key=_by_harm)
-        files = {}
-        for cause in written:
-            if (now := self._now.get(cause.id)) is not None:
-                file = self._folder / file_name(cause)
-                write_whole(file, cause.smallest.data)
-                write_whole(file.with_suffix(".txt"), _text(cause))
-                files[file] = replace(cause, others=now.others, known=now.known)
-        if files:
-            text = json.dumps([cause.to_json() for cause in written], indent=2, sort_keys=True)
-            write_whole(self._folder / CAUSES_FILE, text + "\n")
-        return files
+        written = merged_causes([*self._before.values(), *self._now.values()])
+        new = [cause for cause in written if cause.id in self._now]
+        for name, data in files_of(new, written) if new else ():
+            write_whole(self._folder / name, data)
+        now = self._now
+        return {
+            self._folder / file_name(cause): replace(cause, others=now[cause.id].others, known=now[cause.id].known)
+            for cause in new
+        }
 
 
 def cause_of(target: Target, find: Find) -> Cause:
@@ -140,6 +138,19 @@ def file_name(cause: Cause) -> str:
     return f"{cause.harm}-{cause.id}"
 
 
+def files_of(causes: Sequence[Cause], all_causes: Sequence[Cause] | None = None) -> Iterator[tuple[str, bytes]]:
+    """The files of a folder of causes: the input and the text of each, and at the end the table of ``all_causes``."""
+    for cause in causes:
+        yield file_name(cause), cause.smallest.data
+        yield f"{file_name(cause)}.txt", _text(cause).encode()
+    yield CAUSES_FILE, document_text(causes if all_causes is None else all_causes).encode()
+
+
+def document_text(causes: Iterable[Cause]) -> str:
+    """The text of ``causes.json``."""
+    return json.dumps([cause.to_json() for cause in causes], indent=2, sort_keys=True) + "\n"
+
+
 def _merged(cause: Cause, other: Cause) -> Cause:
     """Both as one: the smaller input, the sum of the counts, all names."""
     smaller, larger = sorted((cause.smallest, other.smallest), key=lambda one: (len(one.data), one.data))
@@ -147,6 +158,14 @@ def _merged(cause: Cause, other: Cause) -> Cause:
         smaller = replace(smaller, kills=smaller.kills or larger.kills)
     known = tuple(sorted({*cause.known, *other.known}))
     return Cause(cause.key, (smaller,), cause.count + other.count - 1, known)
+
+
+def merged_causes(causes: Iterable[Cause]) -> list[Cause]:
+    """Those with one id as one, the worst first."""
+    by_id: dict[str, Cause] = {}
+    for cause in causes:
+        by_id[cause.id] = _merged(cause, by_id[cause.id]) if cause.id in by_id else cause
+    return sorted(by_id.values(), key=_by_harm)
 
 
 def _by_harm(cause: Cause) -> tuple[int, int, str]:

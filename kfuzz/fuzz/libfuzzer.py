@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, cast
 
+import psutil
+
 from kfuzz.fuzz.building import Build, Sanitizer
 from kfuzz.fuzz.targets import Target
 from kfuzz.text import FOREIGN_BYTES_MAX, foreign_text
@@ -43,8 +45,9 @@ ARTIFACT = re.compile(r"Test unit written to (.+)$")
 class Totals:
     """The output of libFuzzer so far.
 
-    ``started`` counts inputs that were given by name, as in a replay. ``new_at`` is when something new was last found,
-    by ``time.monotonic``. Numbers of the hook and of the tiers are None until the process ends by itself.
+    ``seeds`` counts the inputs of the corpus that were run at the start, which took ``start_cpu_seconds``. ``started``
+    counts inputs that were given by name, as in a replay. ``new_at`` is when something new was last found, by
+    ``time.monotonic``. Numbers of the hook and of the tiers are None until the process ends by itself.
     """
 
     modules: int = 0
@@ -53,6 +56,8 @@ class Totals:
     coverage: int = 0
     features: int = 0
     corpus: int = 0
+    seeds: int = 0
+    start_cpu_seconds: float = 0.0
     started: int = 0
     mutator_calls: int | None = None
     structured: int | None = None
@@ -68,6 +73,8 @@ class Totals:
             self.corpus = int(match[5] or self.corpus)
             if match[2] in ("NEW", "INITED"):
                 self.new_at = time.monotonic()
+            if match[2] == "INITED":
+                self.seeds = self.executions
             return True
         if match := LOADED.match(line):
             self.modules, self.counters = int(match[1]), int(match[2])
@@ -178,6 +185,8 @@ class Fuzzer:
                 if not self.totals.take(line):
                     self._lines.append(line)
                     del self._lines[:-LINES_KEPT]
+                elif self.totals.seeds and not self.totals.start_cpu_seconds:
+                    self.totals.start_cpu_seconds = self._cpu_seconds()
             _, status, usage = os.wait4(self._process.pid, 0)
             self._process.returncode = os.waitstatus_to_exitcode(status)
         finally:
@@ -194,6 +203,11 @@ class Fuzzer:
             kind, data = Path(written).name.partition("-")[0], Path(written).read_bytes()
         cpu_s = usage.ru_utime + usage.ru_stime
         return Ended(self._process.returncode, tuple(self._lines), cpu_s, kind, data)
+
+    def _cpu_seconds(self) -> float:
+        with contextlib.suppress(psutil.Error):
+            return sum(psutil.Process(self._process.pid).cpu_times()[:2])
+        return 0.0
 
     def stop(self) -> None:
         """Ask libFuzzer to finish its current input, print its totals and end; kill it if it does not."""

@@ -161,11 +161,11 @@ def replay(
         made = build(sanitizer, say=say)
     except NoNativeCoverage as error:
         raise UsageError(f"a replay needs the instrumented build: {error}") from None
-    return [_replay(target, made, Path(out).resolve() / target.name) for target in chosen]
+    return [replay_all(made, target, inputs(target), Path(out).resolve() / target.name) for target in chosen]
 
 
-def _replay(target: Target, made: Build, directory: Path) -> Replay:
-    known = inputs(target)
+def replay_all(made: Build, target: Target, known: Sequence[tuple[str, bytes]], directory: Path) -> Replay:
+    """Run these inputs, each with its name, once through a target, and write what they break to ``directory``."""
     names = by_digest(known)
     causes = Causes(directory, target)
     with tempfile.TemporaryDirectory(prefix="kfuzz-replay-") as name:

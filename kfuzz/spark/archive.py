@@ -25,6 +25,8 @@ from typing import IO, Final
 import kfuzz
 from kfuzz.errors import UsageError
 from kfuzz.files import open_whole, read_bytes
+from kfuzz.fuzz.building import Build, compiled_files
+from kfuzz.fuzz.seeding import CORPUS
 from kfuzz.vectors.model import default_root
 
 # The folder that an executor unpacks the archive into, relative to the directory that its workers start in.
@@ -65,20 +67,21 @@ class Archive:
     packages: dict[str, str]
 
 
-def make_archive(out: str | Path, extra: Sequence[str] = ()) -> Archive:
+def make_archive(out: str | Path, extra: Sequence[str] = (), *, builds: Sequence[Build] = ()) -> Archive:
     """Write the archive for this Python's version and platform to ``out``, a ``.zip``, ``.tar.gz`` or ``.tgz``.
 
-    ``extra`` names further installed packages that go in, with the packages that they require. Equal installed packages
-    give equal bytes. Raises ``UsageError`` if a package is missing or was installed as an editable one, if ``out`` has
-    another ending, or if it is there and is no archive.
+    ``extra`` names further installed packages that go in, with the packages that they require. With ``builds`` for
+    fuzzing, executors can run campaigns. Equal installed packages give equal bytes. Raises ``UsageError`` if a package
+    is missing or was installed as an editable one, if ``out`` has another ending, or if it is there and is no archive.
     """
     path = Path(out)
     if not path.name.endswith(SUFFIXES):
         raise UsageError(f"{path} has none of the endings that Spark unpacks; name a file {' or '.join(SUFFIXES)}")
     if path.exists() and not (path.is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))):
         raise UsageError(f"{path} is there and is no archive; name another file, or remove it first")
-    packages = dict(sorted((name, importlib.metadata.version(name)) for name in _required([ROOT, *extra])))
-    entries = {**dict(_kfuzz()), **dict(_suite())}
+    roots = [ROOT, *(["kfuzz[fuzz]"] if builds else []), *extra]
+    packages = dict(sorted((name, importlib.metadata.version(name)) for name in _required(roots)))
+    entries = {**dict(_kfuzz()), **dict(_suite()), **dict(_fuzzing(builds))}
     for name in packages:
         entries.update(_installed(name))
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -177,6 +180,15 @@ def _suite() -> Iterator[tuple[str, bytes]]:
     yield "kfuzz/vectors/LICENSE", read_bytes(root.parent / "LICENSE")
     for path in root.rglob("*.json"):
         yield f"kfuzz/vectors/suite/{path.relative_to(root).as_posix()}", read_bytes(path)
+
+
+def _fuzzing(builds: Sequence[Build]) -> Iterator[tuple[str, bytes]]:
+    """The compiled modules of these builds, and the seeds and dictionaries of a checkout."""
+    for made in builds:
+        yield from ((name, read_bytes(path)) for name, path in compiled_files(made))
+    for path in CORPUS.rglob("*") if builds else ():
+        if path.is_file():
+            yield f"{CORPUS.name}/{path.relative_to(CORPUS).as_posix()}", read_bytes(path)
 
 
 def _installed(name: str) -> Iterator[tuple[str, bytes]]:

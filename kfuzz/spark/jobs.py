@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import logging
+import math
 import os
 import shlex
 import signal
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.conformance.differential.sharing import WHAT, Shared
 from kfuzz.conformance.judge.corpus import report_lines
+from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.conformance.report import differences
 from kfuzz.corpora import summary
@@ -30,11 +32,14 @@ from kfuzz.corpora.workload import load
 from kfuzz.display import progress
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path, require_writable
+from kfuzz.fuzz.building import SANITIZERS
+from kfuzz.fuzz.campaign import SECONDS_MAX, SEED_MAX
+from kfuzz.fuzz.targets import find
 from kfuzz.kafka import LATEST, ROLES
 from kfuzz.spark.progress import Job, Watch, job_progress
 from kfuzz.storage import Target
 from kfuzz.text import printable
-from kfuzz.units import parse_size
+from kfuzz.units import counted, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,6 +156,23 @@ def differential_main(arguments: Sequence[str] | None = None) -> int:
     _json(parser)
     _spread(parser, "number of Spark tasks; changes nothing in the result (default: one for each part)")
     return _run(parser, arguments, _differential)
+
+
+def campaign_main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``spark_jobs/fuzz_campaign.py``; returns the exit code."""
+    parser = _parser(
+        "Fuzz kfuzz's targets on Spark, with one corpus for all tasks; exit 1 if something was found.",
+        "record-batch messages --time 1h --out s3://bucket/fuzz",
+    )
+    parser.add_argument("targets", nargs="+", help="targets of `kfuzz fuzz --targets`")
+    parser.add_argument("--time", default="60s", help="how long each task fuzzes (default: 60s)")
+    parser.add_argument("--out", required=True, help="for corpora and causes: a directory of all executors, or a URI")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first task; each has another (default: 1)")
+    parser.add_argument("--sanitize", choices=SANITIZERS, default="none", help="a build in the archive (default: none)")
+    parser.add_argument("--replay", action="store_true", help="do not fuzz: run the inputs that are known once")
+    _json(parser)
+    _spread(parser, "number of Spark tasks (default: one for each core; with --replay, it changes nothing)")
+    return _run(parser, arguments, _campaign)
 
 
 def _parser(description: str, example: str) -> argparse.ArgumentParser:
@@ -308,6 +330,43 @@ def _differential(options: argparse.Namespace) -> int:
     else:
         print(*differences.sentences(found, files, seed=options.seed, shown=CAUSES_SHOWN), sep="\n")
     return 1 if found.failed else 0
+
+
+def _campaign(options: argparse.Namespace) -> int:
+    targets = [find(name).name for name in dict.fromkeys(options.targets)]
+    seconds = math.ceil(parse_duration(options.time))
+    if seconds > SECONDS_MAX or not 1 <= options.seed <= SEED_MAX:
+        raise UsageError(f"--time must be at most {SECONDS_MAX}s, and --seed a whole number from 1 to {SEED_MAX}")
+    place = Target.of(options.out)
+    place.check_writable()
+    with _session(options, "kfuzz fuzz") as spark:
+        from kfuzz.spark import campaigns
+        from kfuzz.spark.sessions import cores
+
+        tasks = options.tasks or max(cores(spark), 1 if options.replay else len(targets))
+        how: dict[str, Any] = {"sanitizer": options.sanitize, "tasks": tasks}
+        with progress("fuzzing, tasks", tasks, quiet=options.json) as set_done:
+            if options.replay:
+                count, causes = campaigns.replay_shared(spark, targets, place, **how, set_done=set_done)
+                results: list[dict[str, Any]] = []
+            else:
+                results, causes = campaigns.fuzz_shared(
+                    spark, targets, seconds, place, seed=options.seed, **how, set_done=set_done
+                )
+                count = sum(one["executions"] for one in results)
+    if options.json:
+        found = {target: [cause.to_json() for cause in some] for target, some in causes.items()}
+        print(json.dumps({"inputs": count, "tasks": results, "causes": found}, indent=2, sort_keys=True))
+    else:
+        for reason in sorted({one["no_native_coverage"] for one in results} - {None}):
+            print(f"no native coverage: {printable(reason)}; make the archive with --fuzz {options.sanitize}")
+        print(f"{count:,} inputs")
+        for target, some in causes.items():
+            print(f"{target}: {counted(len(some), 'cause')}")
+            for cause in some[:CAUSES_SHOWN]:
+                item, harm = cause.smallest, harm_named(cause.harm).title
+                print(printable(f"  {cause.id} {harm}: {item.error} ({item.at}), {counted(cause.count, 'input')}"))
+    return 1 if any(causes.values()) else 0
 
 
 def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> int:

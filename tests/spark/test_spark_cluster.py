@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +13,12 @@ import pytest
 from conftest import require_tool
 from made_corpora import digests
 
+from kfuzz import records
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load, render
+from kfuzz.fuzz.building import build
+from kfuzz.records import Record, RecordBatch
+from kfuzz.storage import LocalTarget
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
@@ -127,3 +133,28 @@ def test_an_executor_of_another_size_makes_the_same_corpus(
     settings = {"spark.cores.max": "1"}
     finish(cluster.submit(archive, job, "--workload", workload, "--out", out, "--tasks", "50", settings=settings))
     assert digests(out) == expected
+
+
+@pytest.mark.clang
+def test_a_campaign_goes_on_when_an_executor_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    packed = make_archive(tmp_path / "env.zip", builds=[build()])
+    place = tmp_path / "shared"
+    # It breaks the canary, and comes from another machine.
+    data = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
+    LocalTarget(place).write(f"canary/corpus/{hashlib.sha1(data).hexdigest()}", data)
+    job = cluster.submit(
+        packed.path, ROOT / "spark_jobs/fuzz_campaign.py", "canary", "--time", "20s", "--out", place, "--json"
+    )
+    campaigns = place / "canary/campaigns"
+    wait_for(lambda: campaigns.is_dir() or None, JOB_S, lambda: f"no campaign: {job.poll()}")
+    cluster.executors()[0].kill()
+    out, told = job.communicate(timeout=JOB_S)
+    assert job.returncode == 1, told[-4000:]
+    document = json.loads(out)
+    tasks = document["tasks"]
+    assert [(task["target"], task["no_native_coverage"]) for task in tasks] == [("canary", None)] * 2
+    assert min(task["executions"] for task in tasks) > 10_000
+    [cause] = document["causes"]["canary"]
+    assert (place / f"canary/causes/panics-{cause['id']}").read_bytes()
+    # The lost campaign's causes count, too.
+    assert len(list(campaigns.iterdir())) == 3
