@@ -25,7 +25,6 @@ from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.workload import Workload, load
 from kfuzz.errors import UsageError, needs
-from kfuzz.fuzz.building import SANITIZERS, NoNativeCoverage, Sanitizer, build
 from kfuzz.storage import LocalTarget, Target
 from kfuzz.units import counted, date, show_size
 
@@ -311,12 +310,13 @@ def schema() -> None:
 @click.option(
     "--fuzz",
     "sanitizers",
-    type=click.Choice(SANITIZERS),
+    # As `kfuzz fuzz --sanitize`, whose modules take long to import.
+    type=click.Choice(["none", "address", "undefined"]),
     multiple=True,
     help="Also put the build for fuzzing with this sanitizer in, for spark_jobs/fuzz_campaign.py; may be repeated.",
 )
 @options.as_json
-def archive(out: Path, extra: tuple[str, ...], sanitizers: tuple[Sanitizer, ...], as_json: bool) -> None:
+def archive(out: Path, extra: tuple[str, ...], sanitizers: tuple[Any, ...], as_json: bool) -> None:
     """Write an archive from which Spark's executors run kfuzz without an installation.
 
     It holds kfuzz with its compiled modules and the packages that workers import, for this Python's version and this
@@ -328,6 +328,7 @@ def archive(out: Path, extra: tuple[str, ...], sanitizers: tuple[Sanitizer, ...]
       kfuzz corpus archive out/kfuzz-env.tar.gz --add s3fs
       kfuzz corpus archive out/kfuzz-env.zip --fuzz none
     """
+    from kfuzz.fuzz.building import NoNativeCoverage, build
     from kfuzz.spark.archive import make_archive, submit_lines
 
     try:

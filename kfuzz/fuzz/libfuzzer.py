@@ -206,7 +206,8 @@ class Fuzzer:
 
     def _cpu_seconds(self) -> float:
         with contextlib.suppress(psutil.Error):
-            return sum(psutil.Process(self._process.pid).cpu_times()[:2])
+            times = psutil.Process(self._process.pid).cpu_times()
+            return float(times.user + times.system)
         return 0.0
 
     def stop(self) -> None:
