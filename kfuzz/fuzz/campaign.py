@@ -194,6 +194,9 @@ def run(
         sanitizer = sanitizer_of(peer, sanitizer)
     root = Path(out).resolve()
     place = None if sync is None else Place.of(sync)
+    if place:
+        # It leaves no folder either.
+        place.check_writable()
     with contextlib.ExitStack() as stack:
         corpora = {target: root / target.name / "corpus" for target in chosen}
         if corpus is not None:
