@@ -38,6 +38,8 @@ ROOT = PACKAGE.parent
 INSTRUMENTED = ("mapped", "wire", "records", "logs", "mutate", "fuzz")
 # Files that are not compiled. The compiled modules expect them in the same folder.
 LINKED = (".py", ".json", ".toml")
+# Where builds are, in a checkout and in an archive.
+BUILDS = Path("build/fuzz")
 # How the name of a build in an archive ends.
 CARRIED = "-carried"
 COMPILERS = ("clang-16", "clang")
@@ -133,7 +135,7 @@ class Build:
 def build(
     sanitizer: Sanitizer = "none",
     *,
-    root: Path = ROOT / "build" / "fuzz",
+    root: Path = ROOT / BUILDS,
     say: Callable[[str], None] = lambda line: None,
 ) -> Build:
     """Return the instrumented build. Reuse an existing one with the same sources, flags, compiler and Python.
@@ -164,7 +166,7 @@ def _compiled(sanitizer: Sanitizer, root: Path, say: Callable[[str], None]) -> P
     return directory
 
 
-def carried(sanitizer: Sanitizer, root: Path = ROOT / "build" / "fuzz") -> Path:
+def carried(sanitizer: Sanitizer, root: Path = ROOT / BUILDS) -> Path:
     """Where an archive for Spark's executors has its build, for which no compiler is needed."""
     return root / f"{sanitizer}{CARRIED}"
 
@@ -215,13 +217,13 @@ def mutator_sources() -> list[Path]:
 
 def compiled_files(made: Build) -> Iterator[tuple[str, Path]]:
     """The files of a build that an archive must carry, each with its name there."""
-    place = carried(made.sanitizer, Path("build/fuzz"))
+    place = carried(made.sanitizer, BUILDS)
     for path in sorted(made.directory.rglob("*.so")):
         if not path.is_symlink():
             yield str(place / path.relative_to(made.directory)), path
 
 
-def fallback(reason: str, *, root: Path = ROOT / "build" / "fuzz") -> Build:
+def fallback(reason: str, *, root: Path = ROOT / BUILDS) -> Build:
     """A stand-in for machines without clang: it uses the ordinary modules, so atheris sees only Python code."""
     require_atheris()
     directory = root / "no-native-coverage"

@@ -90,10 +90,10 @@ def export(
 
 
 def _selectors(target: Target, messages: Sequence[str]) -> list[bytes]:
-    """The three bytes in front of each chosen message; none if inputs of the target are no messages."""
+    """The selectors of the chosen messages. The list is empty for a target whose inputs are not messages."""
     if target.flat_schema_of is None:
         if messages:
-            raise UsageError(f"an input of {target.name} is no message; add --target messages")
+            raise UsageError(f"--messages is for the target messages, and this is {target.name}; add --target messages")
         return []
     globs = messages or ("*",)
     found = [

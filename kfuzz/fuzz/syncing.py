@@ -88,6 +88,9 @@ class Shared:
         self._there |= listed.keys()
         for name, _ in in_parallel(self._give, sorted(self._here - self._there)):
             self._there.add(name)
+        self._give_causes()
+
+    def _give_causes(self) -> None:
         text = document_text(self._causes())
         if text != (self._given or document_text([])):
             self._place.write(self._name, text)
@@ -100,7 +103,7 @@ class Shared:
 
     def finish(self) -> None:
         """Give the causes as they are at the end, and write the sum of all campaigns."""
-        self.try_to(self.exchange)
+        self.try_to(self._give_causes)
         self.try_to(lambda: write_causes(self._place))
 
     def _work(self) -> None:
@@ -114,7 +117,7 @@ class Shared:
             self._is_away = False
         except (KfuzzError, OSError) as error:
             if not self._is_away:
-                self._say(f"{self._target.name}: nothing is shared for now, and the campaign goes on: {error}")
+                self._say(f"{self._target.name}: the campaign goes on alone, because {self._place} fails: {error}")
             self._is_away = True
 
 

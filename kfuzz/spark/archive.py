@@ -72,7 +72,7 @@ def make_archive(out: str | Path, extra: Sequence[str] = (), *, builds: Sequence
 
     ``extra`` names further installed packages that go in, with the packages that they require. With ``builds`` for
     fuzzing, executors can run campaigns. Equal installed packages give equal bytes. Raises ``UsageError`` if a package
-    is missing or was installed as an editable one, if ``out`` has another ending, or if it is there and is no archive.
+    is missing or editable, if the name ``out`` has another ending, or if a file of that name is not an archive.
     """
     path = Path(out)
     if not path.name.endswith(SUFFIXES):

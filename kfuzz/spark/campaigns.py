@@ -23,7 +23,7 @@ from kfuzz.fuzz.seeding import inputs
 from kfuzz.fuzz.syncing import inputs_at, read_inputs, write_causes
 from kfuzz.fuzz.targets import TARGETS, Target
 from kfuzz.spark.rows import columns_of, task_of
-from kfuzz.spark.sessions import cores, run, start_programs_as_usual
+from kfuzz.spark.sessions import run, start_programs_as_usual
 from kfuzz.storage import Target as Place
 
 ROWS = columns_of(part=int, result=str)
@@ -39,7 +39,7 @@ def fuzz_shared(
     *,
     seed: int = 1,
     sanitizer: Sanitizer = "none",
-    tasks: int | None = None,
+    tasks: int,
     set_done: Callable[[int], None] = lambda done: None,
 ) -> tuple[list[dict[str, Any]], dict[str, list[Cause]]]:
     """Fuzz for ``seconds`` in each task: ``targets`` in turn, each task with its own seed.
@@ -48,7 +48,6 @@ def fuzz_shared(
     are at ``place``, together with the corpora, and so is what earlier campaigns found there. A task whose machine is
     lost begins again, with the corpus that is there. Raises ``KfuzzError`` if a task fails.
     """
-    tasks = tasks or max(cores(spark), len(targets))
     uri, version = place.uri, kfuzz.__version__
 
     def work(parts: Iterator[int]) -> Iterator[list[dict[str, object]]]:
@@ -61,7 +60,7 @@ def fuzz_shared(
             yield [{"part": part, "result": json.dumps(result.to_json())}]
 
     results = _run(spark, tasks, tasks, work, set_done)
-    return results, {target: write_causes(place.child(target)) for target in dict.fromkeys(targets)}
+    return results, {target: write_causes(place.child(target)) for target in targets}
 
 
 def replay_shared(
@@ -70,7 +69,7 @@ def replay_shared(
     place: Place,
     *,
     sanitizer: Sanitizer = "none",
-    tasks: int | None = None,
+    tasks: int,
     set_done: Callable[[int], None] = lambda done: None,
 ) -> tuple[int, dict[str, list[Cause]]]:
     """Run each known input of ``targets``, and each one in their corpora at ``place``, once.
@@ -92,7 +91,7 @@ def replay_shared(
             yield [{"part": part, "result": json.dumps({"target": target.name, "inputs": len(known), "causes": found})}]
 
     parts = len(targets) * PARTS
-    results = _run(spark, parts, min(parts, tasks or cores(spark)), work, set_done)
+    results = _run(spark, parts, min(parts, tasks), work, set_done)
     causes = {
         target: merged_causes(
             map(loaded, chain.from_iterable(one["causes"] for one in results if one["target"] == target))

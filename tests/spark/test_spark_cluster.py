@@ -148,8 +148,8 @@ def test_a_campaign_goes_on_when_an_executor_is_killed(cluster: Cluster, tmp_pat
     campaigns = place / "canary/campaigns"
     wait_for(lambda: campaigns.is_dir() or None, JOB_S, lambda: f"no campaign: {job.poll()}")
     cluster.executors()[0].kill()
-    out, told = job.communicate(timeout=JOB_S)
-    assert job.returncode == 1, told[-4000:]
+    out, errors = job.communicate(timeout=JOB_S)
+    assert job.returncode == 1, errors[-4000:]
     document = json.loads(out)
     tasks = document["tasks"]
     assert [(task["target"], task["no_native_coverage"]) for task in tasks] == [("canary", None)] * 2

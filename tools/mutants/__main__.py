@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if enough changes are noticed or time out, 2 if there are no changes, otherwise 1."""
+    """Returns 0 if the tests notice enough changes or take too long for them, 2 if no change matches, otherwise 1."""
     options = _parser().parse_args(arguments)
     kept = OUT / ("compiled.json" if options.compiled else "result.json")
     how: dict[str, Any] = {"suffixes": compiled.SUFFIXES, "find": compiled.changes} if options.compiled else {}

@@ -86,7 +86,7 @@ class _Token(NamedTuple):
 
 
 def changes(path: str, source: str) -> list[Change]:
-    """All possible changes of the file, at most one of which can be switched in each statement."""
+    """All possible changes of the file. One build can hold one change of each statement."""
     find = _of_cython if path.endswith(".pyx") else _of_c
     return [change for change in find(path, source) if not LEFT_OUT.search(source[change.start : change.end])]
 
@@ -255,7 +255,7 @@ def switched(source: str, changes: Sequence[tuple[int, Change]], *, is_c: bool) 
 def build(root: Path, changes: Sequence[Change], tell: Callable[[str], None]) -> dict[int, Change]:
     """Compile the copy at ``root`` with a switch for each change; those that it was compiled with, by number.
 
-    What the compilers refuse is left out: nobody would commit it.
+    It leaves out changes that the compilers refuse, because nobody would commit them.
     """
     kept = dict(enumerate(changes, 1))
     setup = root / "setup.py"
@@ -293,7 +293,7 @@ def build(root: Path, changes: Sequence[Change], tell: Callable[[str], None]) ->
 
 
 class Page:
-    """The file by which a copy's processes know the change that is on."""
+    """The file that tells the processes of a copy which change is on."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

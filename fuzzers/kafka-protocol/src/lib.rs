@@ -39,7 +39,7 @@ pub fn read(data: &[u8]) {
     }
 }
 
-/// Refuses what is too large, so that a claimed size is found before it takes all memory.
+/// Refuses large allocations, so that a fuzzer finds a claimed size before it takes all memory.
 struct Limited;
 
 #[global_allocator]
