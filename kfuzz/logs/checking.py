@@ -218,7 +218,7 @@ def check_file(
     listing = Listing(data, profile=profile, role=role, limits=limits, also=facts)
     made = Checked(path, SEGMENT_TITLE, len(data))
     damage: Damage | None = None
-    for entry in listing if facts is not None else with_losses(path, listing):
+    for entry in with_losses(path, listing, facts):
         if isinstance(entry, LostOffsets):
             made.lose(entry)
             continue
@@ -226,8 +226,11 @@ def check_file(
             on_bytes(entry.at)
         if entry.kind == "tail":
             made.tail = entry.size
-        if facts is not None and damage is None and entry.is_refused:
-            damage = Damage(next(one.code for one in entry.findings if one.severity == "fatal"), facts.next_offset)
+        if partition is not None and entry.is_refused:
+            code = next(one.code for one in entry.findings if one.severity == "fatal")
+            damage = damage or Damage(code, partition.facts.next_offset)
+            if is_torn_abort(data, entry):
+                partition.lose_abort(path, entry)
     made.batches, made.records = listing.batches, listing.records if facts is None else facts.records
     made.findings = [(found.finding, found.batches) for found in listing.found.values()]
     require_whole(data)
@@ -237,13 +240,6 @@ def check_file(
         damage = damage or Damage(other.code, 0 if facts is None else facts.next_offset)
         if (bounds := Bounds(path)).base is not None:
             made.lose(bounds.lost(0, len(data), None, None))
-    elif partition is not None and (listing.found or made.tail):
-        # The first walk has left out the sound batches, between which the lost offsets are.
-        for one in with_losses(path, Listing(data, profile=profile, role=role, limits=limits)):
-            if isinstance(one, LostOffsets):
-                made.lose(one)
-            elif is_torn_abort(data, one):
-                partition.lose_abort(path, one)
     if partition is not None:
         is_lost = any(one.end == len(data) for one in made.lost) or made.more_lost > 0
         partition.end(path, damage, made.tail > 0, is_lost)

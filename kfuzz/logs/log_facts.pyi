@@ -17,6 +17,8 @@ class LogFacts(IndexWalk):
     """Whether offsets are missing inside a segment: between batches, or in one. The log cleaner leaves such holes."""
     epoch_fell_at: int
     """The base offset of the log's first batch with a lower leader epoch than one before it; -1 if there is none."""
+    stops_at_each: bool
+    """Whether the walk stops at each batch."""
     fallen_epoch: int
     epoch_before: int
     def __init__(self, step_bytes: int) -> None: ...
@@ -25,6 +27,10 @@ class LogFacts(IndexWalk):
 
         ``entries`` are those of its offset index.
         """
+
+    @property
+    def recent(self) -> list[tuple[int, int, int]]:
+        """Base offset, last offset and end in bytes of the last batches of the segment, at most three."""
 
     @property
     def misplaced(self) -> int:

@@ -13,12 +13,18 @@ from kfuzz.wire.walk.policy cimport batch_t
 
 cdef enum:
     OFFSET_ENTRY = 8
+    # The batch at which the walk stopped, and two before it.
+    RECENT = 3
+
+cdef struct recent_t:
+    int64_t base_offset, last_offset, end
 
 
 @cython.final
 cdef class LogFacts(IndexWalk):
     cdef readonly int64_t first_offset, first_last_offset, epoch_fell_at, fallen_epoch, epoch_before
     cdef readonly bint is_cleaned
+    cdef public bint stops_at_each
     # Whether damage was passed over just now.
     cdef bint is_after_damage
     cdef int64_t step_bytes, pause_at
@@ -26,6 +32,7 @@ cdef class LogFacts(IndexWalk):
     # The segment's offset index, the entry that comes next, and its position; and the first entry that is wrong.
     cdef HeldBuffer index
     cdef int64_t entry, next_position, wrong
+    cdef recent_t[RECENT] last
 
     def __init__(self, int64_t step_bytes):
         # No index is built: those that are there are judged.
@@ -36,6 +43,7 @@ cdef class LogFacts(IndexWalk):
     def begin_segment(self, int64_t base_offset, entries=b""):
         self.base_offset = self.next_offset = base_offset
         self.batches = self.records = self.from_at = 0
+        self.stops_at_each = False
         self.first_offset = -1
         self.start = NULL
         self.pause_at = self.step_bytes
@@ -69,10 +77,11 @@ cdef class LogFacts(IndexWalk):
                 self.fallen_epoch, self.epoch_before = h.partition_leader_epoch, self.epoch
         if self.from_at + b.at >= self.next_position:
             self.compare_entries(self.from_at + b.at, b.last_offset)
+        self.last[self.batches % RECENT] = recent_t(b.base_offset, b.last_offset, self.from_at + b.at + b.size)
         if not IndexWalk.batch(self, b, report):
             return False
         if self.from_at + b.at < self.pause_at:
-            return True
+            return not self.stops_at_each
         self.pause_at += self.step_bytes
         return False
 
@@ -88,6 +97,16 @@ cdef class LogFacts(IndexWalk):
                 self.wrong = self.entry
             self.entry += 1
         self.next_position = INT64_MAX
+
+    @property
+    def recent(self):
+        cdef int64_t i
+        cdef const recent_t *one
+        cdef list found = []
+        for i in range(max(0, self.batches - RECENT), self.batches):
+            one = &self.last[i % RECENT]
+            found.append((one.base_offset, one.last_offset, one.end))
+        return found
 
     @property
     def misplaced(self):

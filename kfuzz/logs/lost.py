@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import Buffer
 
@@ -31,6 +31,9 @@ from kfuzz.logs.stored import (
 )
 from kfuzz.records.read.reader import BatchHeader
 from kfuzz.wire.io.layout import CONTROL
+
+if TYPE_CHECKING:
+    from kfuzz.logs.log_facts import LogFacts
 
 # Of more stretches of damage in a file, a report has the first ones.
 LOSSES_MAX: Final = 100
@@ -186,19 +189,31 @@ def _number(name: str, suffix: str) -> int | None:
     return number if number <= INT64_MAX else None
 
 
-def with_losses(path: str | Path, entries: Iterable[Entry]) -> Iterator[Entry | LostOffsets]:
+def with_losses(
+    path: str | Path, entries: Iterable[Entry], facts: LogFacts | None = None
+) -> Iterator[Entry | LostOffsets]:
     """The ``entries`` of a listing of the segment ``path``; after each stretch of damage, the offsets that it costs.
 
     Damages side by side are one stretch. A batch whose offsets do not fit between those around it is damage too: a
-    consumer that reads it passes over the batches that follow.
+    consumer that reads it passes over the batches that follow. ``facts``, if the listing has them, know the sound
+    batches that it leaves out.
     """
     bounds = Bounds(path)
-    # The last offsets of the two batches before, and where the last one ends.
+    # The last offsets of the two batches before, where the last one begins and ends, and its base offset.
     earlier = before = None if bounds.base is None else bounds.base - 1
     begin = at = end = 0
     is_damaged = is_misplaced = is_cut = False
-    last: Entry | None = None
+    last_base = -1
+
+    def catch_up(facts: LogFacts, to: int) -> None:
+        nonlocal earlier, before, begin, at, last_base
+        for base, offset, stop in facts.recent:
+            if at < stop <= to:
+                begin, at, earlier, before, last_base = at, stop, before, offset, base
+
     for entry in entries:
+        if facts is not None and not is_misplaced:
+            catch_up(facts, entry.at)
         is_refused = bool(entry.findings) and any(
             one.severity == "fatal" and one.code not in OFFSET_CODES for one in entry.findings
         )
@@ -213,17 +228,21 @@ def with_losses(path: str | Path, entries: Iterable[Entry]) -> Iterator[Entry | 
                 if is_damaged or (lost.first or 0) < base:
                     yield lost
             begin, at = at if fits else begin, end
-            earlier, before, last = before if fits else earlier, entry.last_offset, entry
+            earlier, before, last_base = before if fits else earlier, entry.last_offset, base
             is_damaged = is_misplaced = False
         else:
             is_damaged, is_misplaced = is_damaged or is_refused, True
             is_cut = entry.kind == "tail" and not is_refused
+        if facts is not None:
+            facts.stops_at_each = is_misplaced
         yield entry
+    if facts is not None and not is_misplaced:
+        catch_up(facts, INT64_MAX)
     if is_damaged:
         yield bounds.lost(at, end, before, None)
     elif is_cut and before is not None and (missing := bounds.missing(end, before)):
         yield replace(missing, at=at)
-    elif last and bounds.next is not None and (earlier or 0) < bounds.next <= last.base_offset:
+    elif bounds.next is not None and (earlier or 0) < bounds.next <= last_base:
         yield bounds.lost(begin, at, earlier, None)
 
 

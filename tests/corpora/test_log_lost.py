@@ -10,7 +10,9 @@ from made_corpora import fates
 from made_segments import bad, batch, written
 
 from kfuzz.annotate.listing import Listing
+from kfuzz.logs.checking import Counts, check_directory
 from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.logs.log_facts import LogFacts
 from kfuzz.logs.lost import LostOffsets, with_losses
 from kfuzz.logs.meaning import Marker
 from kfuzz.logs.salvaging import Salvaged, salvage
@@ -32,6 +34,15 @@ def marker(offset: int, producer: int, is_abort: bool) -> bytes:
     return Marker(0, gap, offset, producer, is_abort).encode(before)
 
 
+def losses(path: Path, data: bytes, step_bytes: int = 0) -> list[LostOffsets]:
+    """What damage costs; with ``step_bytes``, by a walk that leaves out what is sound."""
+    facts = LogFacts(step_bytes) if step_bytes else None
+    if facts is not None:
+        facts.begin_segment(BASE)
+    both = with_losses(path, Listing(data, role="log", also=facts), facts)
+    return [one for one in both if isinstance(one, LostOffsets)]
+
+
 A, B, C, D, E = (batch(100 + 5 * i, 5) for i in range(5))
 
 
@@ -51,6 +62,7 @@ A, B, C, D, E = (batch(100 + 5 * i, 5) for i in range(5))
         ([A, B, batch(3, 5), D], (), ["offsets 110 to 114 are lost; go on at 115"]),
         ([A, bad(B, 6), bad(C), D], (), ["offsets 105 to 114 are lost; go on at 115"]),
         ([A, bad(B, 6)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
+        ([A, batch(350, 5)], ("00000000000000000300.log",), ["offsets 105 to 299 are lost; go on at 300"]),
         # At the end of a segment the next one's name says where to go on, at the end of the log nothing does.
         ([A, bad(B)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, bad(B)], (), ["the offsets from 105 on are lost; nothing follows them"]),
@@ -67,14 +79,33 @@ def test_damage_costs_the_offsets_between_what_is_sound(
     path = written(tmp_path / "orders-0", *pieces, base=BASE)
     for name in beside:
         (path.parent / name).touch()
-    found = [one for one in with_losses(path, Listing(path.read_bytes())) if isinstance(one, LostOffsets)]
+    found = losses(path, path.read_bytes())
+    assert found == losses(path, path.read_bytes(), 1 << 20)
     assert [str(one) for one in found] == expected
     to = ["--to-latest" if "nothing" in one else f"--to-offset {one.split()[-1]}" for one in expected]
     assert [(one.skip or "").split(" --reset-offsets ")[1] for one in found] == [f"{one} --execute" for one in to]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_walk_that_leaves_out_what_is_sound_finds_the_same_losses(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    pieces = []
+    for i in range(40):
+        one = batch(BASE + 5 * i, 5)
+        if rng.random() < rng.choice((0.02, 0.3)):
+            kinds = bad(one), bad(one, 6), bad(one, 8, 0x7F), batch(3, 5), batch(BASE + 5 * i + 300, 5), b"\x55" * 90
+            one = rng.choice((*kinds, one + one, b""))
+        pieces.append(one)
+    pieces += rng.sample((batch(BASE + 350, 5), batch(BASE + 200, 5)[:-1]), rng.randrange(2))
+    path = written(tmp_path / "orders-0", *pieces, base=BASE)
+    for base in rng.sample((150, 300, 400), rng.randrange(2)):
+        (path.parent / f"{base:020d}.log").touch()
+    data = path.read_bytes()
+    assert losses(path, data, rng.choice((100, 1000, 1 << 20))) == losses(path, data)
+
+
 def test_offsets_are_unknown_without_the_name_of_a_segment() -> None:
-    (lost,) = (one for one in with_losses("-", Listing(bad(A) + B)) if isinstance(one, LostOffsets))
+    (lost,) = losses(Path("-"), bad(A) + B)
     assert (str(lost), lost.skip) == ("offsets up to 104 are lost; go on at 105", None)
 
 
@@ -147,6 +178,16 @@ def test_a_lost_abort_is_known_by_its_bytes_where_the_index_is_missing(tmp_path:
     assert [str(one) for one in made.changes] == [
         "producer 7, offsets 100 to 104: aborted now; how their transaction ended is lost"
     ]
+
+
+def test_only_an_abort_marker_that_cannot_be_read_misses_its_index(tmp_path: Path) -> None:
+    # An ABORT without a transaction has no entry in the index.
+    for number, (pieces, codes) in enumerate(
+        (((bad(A), marker(105, 7, True)), 0), ((A, bad(marker(105, 7, True))), 1))
+    ):
+        path = written(tmp_path / str(number) / "orders-0", *pieces, base=BASE)
+        found = [code for one in check_directory(path.parent, Counts(), role="log") for code, _ in one.findings]
+        assert sum(one.code == "aborted-missing" for one in found) == codes
 
 
 def test_a_dry_run_finds_the_same_and_writes_nothing(tmp_path: Path) -> None:
