@@ -6,10 +6,24 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PLAIN_INTERVAL_S = 5.0
 # A table says more than a line, and its work takes minutes or hours.
 PLAIN_TABLE_INTERVAL_S = 30.0
+
+# The terminals with a bar now, the last one at the bottom.
+_bars: list[Console] = []
+
+
+def print_above_bar(lines: str) -> bool:
+    """Print text for the terminal above the bar that is shown there. Returns False if there is none."""
+    if _bars:
+        _bars[-1].out(lines, end="", highlight=False)
+    return bool(_bars)
 
 
 @contextlib.contextmanager
@@ -28,9 +42,16 @@ def progress(what: str, total: int | None, *, quiet: bool = False) -> Iterator[C
         columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn()]
         if total is not None:
             columns.append(MofNCompleteColumn())
-        with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda done: bar.update(task, completed=done)
+        # rich would replace standard output too, and click would write around its replacement.
+        console = Console(stderr=True)
+        shown = Progress(*columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False)
+        with shown as bar:
+            _bars.append(console)
+            try:
+                task = bar.add_task(what, total=total)
+                yield lambda done: bar.update(task, completed=done)
+            finally:
+                _bars.remove(console)
     else:
         began = last = time.monotonic()
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
+from kfuzz.display import print_above_bar
 from kfuzz.display import progress as progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes, require_writable, write_whole
@@ -35,7 +36,12 @@ JSON_STARTS = tuple('{}[]"')
 def say(*sentences: object, err: bool = False) -> None:
     """Print each on a line of its own, to standard error with ``err``. They are harmless on a terminal."""
     for sentence in sentences:
-        click.echo(printable(str(sentence)), err=err)
+        line = printable(str(sentence))
+        if err:
+            line = fitted(line, terminal_width(sys.stderr))
+        # A bar is only shown where standard error is a terminal.
+        if not (err and print_above_bar(f"{line}\n")):
+            click.echo(line, err=err)
 
 
 def notice(sentence: str) -> None:
@@ -89,9 +95,10 @@ def page(lines: Iterator[str]) -> None:
     write_lines(itertools.chain(head, lines))
 
 
-def terminal_width() -> int | None:
-    """The columns of the terminal that gets standard output; None if it goes elsewhere."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """The columns of the terminal that gets ``stream``, by default standard output; None if it goes elsewhere."""
+    stream = sys.stdout if stream is None else stream
+    return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
 def fitted(line: str, width: int | None) -> str:
@@ -168,7 +175,9 @@ class _Terminal(io.TextIOWrapper):
 
     def write(self, text: str, /) -> int:
         width = terminal_width()
-        super().write("\n".join(fitted(line, width) for line in text.split("\n")))
+        lines = "\n".join(fitted(line, width) for line in text.split("\n"))
+        if not (lines.endswith("\n") and print_above_bar(lines)):
+            super().write(lines)
         return len(text)
 
 

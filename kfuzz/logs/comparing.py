@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from itertools import groupby, repeat
+from itertools import groupby, islice, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -32,7 +32,7 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.reader import BatchHeader, headers
 from kfuzz.units import counted
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, HEADER_UP_TO_MAGIC, TRANSACTIONAL
-from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.search import Search
 from kfuzz.wire.walk.transactions import ABORT, COMMIT, end_marker
 
@@ -75,8 +75,11 @@ class Side:
         # The next batch, once somebody looked at it.
         self.head: BatchHeader | None = None
         self._files = (segment for segment in segments if segment.size)
+        self._segment: Segment | None = None
         self._file: BinaryIO | None = None
         self._search: tuple[Search, Mapped] | None = None
+        # Why the next batch counts as one that cannot be read, although it can.
+        self.misfit = ""
 
     @property
     def place(self) -> dict[str, Any]:
@@ -125,7 +128,7 @@ class Side:
             if (segment := next(self._files, None)) is None:
                 return False
             self.done += self.size
-            self._file, self.size = segment.open(), segment.size
+            self._segment, self._file, self.size = segment, segment.open(), segment.size
             self.view, self._search, self.begin, self.at = memoryview(b""), None, 0, 0
 
     def look(self) -> BatchHeader | None:
@@ -134,22 +137,42 @@ class Side:
             size = next_frame(self.view, self.at)[0]
             end = self.at + size if size > 0 else None
             self.head = next(headers(self.view[self.at : end], limits=self.limits))
-            if size <= 0 or not self.head.is_readable:
-                assert self._file is not None
-                if self._search is None:
-                    whole = Mapped(self._file, 0, self.size)
-                    self._search = Search(whole), whole
+            is_readable = size > 0 and self.head.is_readable
+            self.misfit = self._misfit(self.head) if is_readable else ""
+            if not is_readable:
                 bad = self.begin + self.at
-                after = next_place(*self._search, bad, size, self.size)
-                self.head = self.head._replace(size=after - bad, is_readable=False)
+                self.head = self.head._replace(size=next_place(*self._whole(), bad, size, self.size) - bad)
+            self.head = self.head._replace(is_readable=is_readable and not self.misfit)
         return self.head
+
+    def _whole(self) -> tuple[Search, Mapped]:
+        """The whole file, however large."""
+        if self._search is None:
+            assert self._file is not None
+            whole = Mapped(self._file, 0, self.size)
+            self._search = Search(whole), whole
+        return self._search
+
+    def _misfit(self, head: BatchHeader) -> str:
+        """Why the offsets do not fit, if they reach those of the batch after ``head``. No CRC covers a base offset.
+
+        If the batch after that one is above ``head``, the one between them has too low an offset.
+        """
+        assert self._segment is not None
+        whole = memoryview(self._whole()[1])
+        frame_places = (at for at, _, _ in frames(whole, self.begin + self.at + head.size))
+        after = [int.from_bytes(whole[at : at + 8], "big", signed=True) for at in islice(frame_places, 2)]
+        after += [] if self._segment.next_offset is None else [self._segment.next_offset]
+        is_low = len(after) > 1 and after[1] > head.last_offset
+        if is_low or not after or not (self._segment.base_offset or 0) <= after[0] <= head.last_offset:
+            return ""
+        return f"its offsets do not fit: {head.base_offset}, and the next batch begins at {after[0]}"
 
     def unreadable(self) -> memoryview:
         """The bytes at which :meth:`look` found nothing that can be read."""
-        assert self._search is not None
         assert self.head is not None
         at = self.begin + self.at
-        return memoryview(self._search[1])[at : at + self.head.size]
+        return memoryview(self._whole()[1])[at : at + self.head.size]
 
     def advance(self) -> None:
         """Pass over the next batch, or the bytes that cannot be read."""
@@ -275,6 +298,7 @@ class Compared:
         for side in bad:
             assert side.head is not None
             found = [f"{one.message} [{one.code}]" for one in side.head.findings or () if one.severity == "fatal"]
+            found += [side.misfit] if side.misfit else []
             if not is_same:
                 side.spoil((found or ["not a whole batch"])[0], side.place | {"size": side.head.size})
             side.advance()

@@ -204,10 +204,35 @@ def test_what_it_prints_and_its_exit_codes(tmp_path: Path) -> None:
     assert kfuzz("diff", a, tmp_path / "none").returncode == 2
 
 
+@pytest.mark.parametrize("window_bytes", [100, 1 << 20])
+@pytest.mark.parametrize("cut", [4, 5, 8], ids=["first of a segment", "last of a segment", "inside"])
+@pytest.mark.parametrize("offset", [1 << 40, 17, 3])
+def test_one_wrong_base_offset_is_one_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window_bytes: int, cut: int, offset: int
+) -> None:
+    monkeypatch.setattr(comparing, "WINDOW_BYTES", window_bytes)
+    batches = [made_batch([record(10 + i)]) for i in range(10)]
+    moved = [*batches[:4], offset.to_bytes(8, "big") + batches[4][8:], *batches[5:]]
+    a, b = (written(tmp_path / name, b"".join(made[:cut])) for name, made in (("a-0", batches), ("b-0", moved)))
+    for folder, made in ((a, batches), (b, moved)):
+        (folder / f"{10 + cut:020}.log").write_bytes(b"".join(made[cut:]))
+    one = only(a, b)
+    assert (one.batches, one.sides[0].ranges) == (9, [[14, 14, 1]])
+    if offset == 3:
+        assert (one.sides[1].ranges, one.sides[1].damage) == ([[3, 3, 1]], [])
+    else:
+        reason = f"its offsets do not fit: {offset}, and the next batch begins at 15"
+        assert (one.sides[1].ranges, [bad["reason"] for bad in one.sides[1].damage]) == ([], [reason])
+
+
 def test_no_range_ends_before_it_begins(tmp_path: Path) -> None:
-    batches = [made_batch([record(offset)]) for offset in range(5)]
-    one = only(
-        written(tmp_path / "a-0", b"".join(batches)),
-        written(tmp_path / "b-0", b"".join([*batches[:2], (1000).to_bytes(8, "big") + batches[2][8:], *batches[3:]])),
+    both = [[0, 1, 100, 2, 3], [0, 1, 50, 20, 60]]
+    a, b = (
+        written(tmp_path / f"{name}-0", b"".join(made_batch([record(offset)]) for offset in offsets))
+        for name, offsets in zip("ab", both, strict=True)
     )
-    assert [side.ranges for side in one.sides] == [[[2, 4, 3]], [[1000, 1000, 1], [3, 4, 2]]]
+    one = only(a, b)
+    for side, offsets in zip(one.sides, both, strict=True):
+        assert all(first <= last for first, last, _ in side.ranges)
+        found = sum(count for _, _, count in side.ranges) + len(side.damage)
+        assert found == len(offsets) - 2

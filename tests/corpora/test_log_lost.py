@@ -35,7 +35,7 @@ def marker(offset: int, producer: int, is_abort: bool) -> bytes:
 
 
 def losses(path: Path, data: bytes, step_bytes: int = 0) -> list[LostOffsets]:
-    """What damage costs; with ``step_bytes``, by a walk that leaves out what is sound."""
+    """The lost offsets; with ``step_bytes``, by a walk that leaves out what is sound."""
     facts = LogFacts(step_bytes) if step_bytes else None
     if facts is not None:
         facts.begin_segment(BASE)
