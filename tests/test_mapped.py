@@ -130,3 +130,16 @@ def test_a_bus_error_elsewhere_ends_the_process_as_before(path: Path) -> None:
         done = ran(str(script), path, *options)
         assert (done.returncode, done.stdout) == (-signal.SIGBUS, "0\n")
         assert told in done.stderr
+
+
+def test_a_bus_error_that_another_process_sends_ends_it_as_before(path: Path) -> None:
+    script = path.with_name("script.py")
+    script.write_text(
+        "import os, signal, sys\n"
+        "from kfuzz.files import map_bytes\n"
+        "ours = map_bytes(sys.argv[1])\n"
+        "os.kill(os.getpid(), signal.SIGBUS)\n"
+        "print('goes on')\n"
+    )
+    done = ran(str(script), path)
+    assert (done.returncode, done.stdout) == (-signal.SIGBUS, "")

@@ -16,7 +16,9 @@ from kfuzz.logs.log_facts import LogFacts
 from kfuzz.logs.lost import LostOffsets, with_losses
 from kfuzz.logs.meaning import Marker
 from kfuzz.logs.salvaging import Salvaged, salvage
-from kfuzz.logs.snapshot import Producer, encode
+from kfuzz.logs.snapshot import Producer
+from kfuzz.logs.snapshot import encode as encode_snapshot
+from kfuzz.records import Record, RecordBatch, encode
 from kfuzz.records.read.reader import BatchHeader, check_with
 
 BASE = 100
@@ -104,6 +106,23 @@ def test_a_walk_that_leaves_out_what_is_sound_finds_the_same_losses(tmp_path: Pa
     assert losses(path, data, rng.choice((100, 1000, 1 << 20))) == losses(path, data)
 
 
+@pytest.mark.parametrize(
+    ("pieces", "is_cleaned"),
+    [
+        ([A, B, C], False),
+        ([A, C], True),
+        ([A, encode([RecordBatch(105, 109, [Record(107, 1, b"k", b"v")])]), C], True),
+        # The batches that damage costs were not removed by the cleaner.
+        ([A, bad(B), C], False),
+    ],
+)
+def test_only_the_cleaner_leaves_holes(pieces: list[bytes], is_cleaned: bool) -> None:
+    facts = LogFacts(1 << 20)
+    facts.begin_segment(BASE)
+    list(Listing(b"".join(pieces), role="log", also=facts))
+    assert facts.is_cleaned is is_cleaned
+
+
 def test_offsets_are_unknown_without_the_name_of_a_segment() -> None:
     (lost,) = losses(Path("-"), bad(A) + B)
     assert (str(lost), lost.skip) == ("offsets up to 104 are lost; go on at 105", None)
@@ -118,7 +137,7 @@ def salvaged(tmp_path: Path, pieces: list[bytes], lost: set[int], *left_out: str
     if ".txnindex" not in left_out and walk.transaction_index:
         path.with_suffix(".txnindex").write_bytes(walk.transaction_index)
     if ".snapshot" not in left_out:
-        snapshot = encode([Producer(*fields) for fields in walk.producers])
+        snapshot = encode_snapshot([Producer(*fields) for fields in walk.producers])
         path.with_name(f"{walk.next_offset:020d}.snapshot").write_bytes(snapshot)
     (made,) = salvage(path.parent, tmp_path / "out")
     return made, [one.with_suffix(".txnindex") for one in (path, made.copy)]

@@ -6,9 +6,10 @@ The interpreter changes threads as often as it can here. The assertions hold in 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Thread
 from typing import Any
 
 import pyarrow
@@ -187,3 +188,23 @@ def test_a_buffer_cannot_be_resized_while_it_is_read() -> None:
     with pytest.raises(BufferError):
         buffer += b"more"
     assert len(list(reading)) == 1
+
+
+def test_other_threads_run_while_a_large_buffer_is_read() -> None:
+    batch = records.encode([RecordBatch(0, 99, [Record(i, 0, None, b"v" * 50) for i in range(100)])])
+    data = b"".join((100 * i).to_bytes(8, "big") + batch[8:] for i in range(10_000))
+    marks: list[float] = []
+
+    def read() -> None:
+        marks.append(time.perf_counter())
+        assert records.check(data, role="consumer").findings == []
+        marks.append(time.perf_counter())
+
+    reader = Thread(target=read)
+    reader.start()
+    seen = []
+    while reader.is_alive():
+        seen.append(time.perf_counter())
+        time.sleep(0.0002)
+    # With the GIL held, this thread would stand still from the first mark to the second.
+    assert sum(marks[0] < at < marks[1] for at in seen) >= 5

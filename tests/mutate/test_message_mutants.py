@@ -28,18 +28,23 @@ def mutants(
     return [mutator.mutate(data, Dice(1, i), other=data, kind=kind) for i in range(count)]
 
 
+HANDSHAKE = {"mechanism": "SCRAM-SHA-256"}
+
+
 def metadata(version: int) -> dict[str, Any]:
     return METADATA if version > 8 else {"topics": METADATA["topics"]}
 
 
 def test_the_first_messages_of_a_seed_never_change() -> None:
     digest = hashlib.sha256()
-    for version in VERSIONS:
-        for data in mutants("Metadata", version, metadata(version)):
+    # The second message begins with a length.
+    messages = [*(("Metadata", version, metadata(version)) for version in VERSIONS), ("SaslHandshake", 1, HANDSHAKE)]
+    for name, version, values in messages:
+        for data in mutants(name, version, values):
             digest.update(len(data).to_bytes(4, "big") + data)
             blindly = scrambled(data, Dice(len(data)))
             digest.update(len(blindly).to_bytes(4, "big") + blindly)
-    assert digest.hexdigest() == "4763cb69e530b21b713e9c4e3a3b4fe35cc752172a84f634beb89eedf9c3df00"
+    assert digest.hexdigest() == "e9d8fbea24039141aecf9c3fb68cda43bdb690f990a6ce287f650ace75d406ff"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -27,6 +27,7 @@ from kfuzz.records.appending import (
     set_partition_leader_epoch,
     stamp_log_append_time,
 )
+from kfuzz.records.builder import rebuild
 from kfuzz.records.read.topic import Topic
 from kfuzz.vectors.model import load_suite
 
@@ -37,6 +38,12 @@ RECORDS = [Record(i, NOW_MS + (5, 9, 7)[i], b"key", b"value", ((b"h", b"1"),)) f
 
 def produced(**fields: Any) -> bytes:
     return records.encode_batch(RecordBatch(**({"base_offset": 0, "last_offset": 2, "records": RECORDS} | fields)))
+
+
+def test_messages_of_magic_0_have_no_largest_timestamp() -> None:
+    found = {magic: rebuild(RECORDS, magic=magic, base_offset=0, without_headers=True) for magic in (0, 1)}
+    assert (found[0].max_timestamp, found[0].offset_of_max_timestamp) == (-1, -1)
+    assert (found[1].max_timestamp, found[1].offset_of_max_timestamp) == (NOW_MS + 9, 1)
 
 
 # --- against Kafka --------------------------------------------------------------------------------------------------

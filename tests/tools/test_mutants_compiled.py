@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import require_tool
 
-from tools.mutants import compiled
+from tools.mutants import agreeing, compiled
+from tools.mutants.agreeing import digest
 from tools.mutants.compiled import HEADER, SWITCH, VARIABLE, Page, changes, switched
 
 
@@ -108,3 +110,11 @@ def test_a_file_of_cython_declares_the_switch_after_its_docstring() -> None:
     assert text.startswith('# cython: language_level=3\n"""About\n\nit."""\n' + compiled.DECLARED + "from a import b\n")
     assert "    a = ((a - 1) if kfuzz_changed(7) else (a + 1))\n" in text
     assert "    if not kfuzz_changed(8): a = a + 1\n" in switched(source, [(8, line)], is_c=False)
+
+
+def test_one_answer_that_is_altered_gives_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, first = digest(400), agreeing.WORK[0]
+    assert digest(400) == usual
+    asked = itertools.count()
+    monkeypatch.setattr(agreeing, "WORK", (lambda data: next(asked) != 50 and first(data), *agreeing.WORK[1:]))
+    assert digest(400) != usual

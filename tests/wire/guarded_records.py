@@ -1,4 +1,7 @@
-"""Reads records that end where memory ends; a read beyond kills it. Run by test_wire_loops.py."""
+"""Reads records and compressed payloads that end where memory ends; a read beyond kills it.
+
+Run by test_wire_loops.py.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ import random
 from guarded import Guarded
 from written_records import written_payload
 
+from kfuzz.kafka import CODECS
+from kfuzz.records.codecs import compress
+from kfuzz.wire.io.unpack import codecs, unpacked
 from kfuzz.wire.records.record_batch import parse_places
 
 LOG_APPEND = 0x08
@@ -15,7 +21,7 @@ LOG_APPEND = 0x08
 def main() -> None:
     rng = random.Random(9)
     guarded = Guarded(64)
-    read = 0
+    read = cuts_read = 0
     # Five-byte varints from the first byte on, and nothing after the last one.
     long_fields = b"\xfe\x7f" + b"\0" + b"\xff\xff\xff\xff\x0f" * 3
     for _ in range(3_000):
@@ -26,7 +32,16 @@ def main() -> None:
             parse_places(view, 0, (0, 0, 0, 2, 0, LOG_APPEND, last, 0, 0, -1, -1, -1, max(count, 1)))
             view.release()
             read += 1
-    print(read)
+    for codec in codecs():
+        # Also blocks without compression, and two of them.
+        for plain in (b"", bytes(300), rng.randbytes(300), bytes(300) + rng.randbytes(70_000)):
+            frame = compress(CODECS[codec], plain)
+            for cut in {*range(min(len(frame), 400)), *range(max(len(frame) - 400, 0), len(frame) + 1)}:
+                view = guarded.put(frame[:cut])
+                unpacked(codec, view, 1 << 20)
+                view.release()
+                cuts_read += 1
+    print(read, cuts_read > 2_000)
 
 
 if __name__ == "__main__":

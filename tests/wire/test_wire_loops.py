@@ -277,5 +277,5 @@ def test_a_timestamp_above_the_headers_is_found_in_a_run() -> None:
         assert found == ([] if highest == 800 else ["batch[0].records[8].max_timestamp"])
 
 
-def test_nothing_after_the_last_record_is_read() -> None:
-    assert printed(Path(__file__).with_name("guarded_records.py")) == "15000\n"
+def test_nothing_after_the_last_byte_is_read() -> None:
+    assert printed(Path(__file__).with_name("guarded_records.py")) == "15000 True\n"

@@ -78,7 +78,10 @@ def _interpreted(changes: Sequence[Change], options: argparse.Namespace) -> Iter
 
 
 def _compiled(changes: Sequence[Change], options: argparse.Namespace) -> Iterator[tuple[Change, Result]]:
-    with compiled.built(ROOT, options.processes, options.marks, changes, _tell) as judge:
+    reasons = _reasons()
+    with compiled.built(
+        ROOT, options.processes, options.marks, changes, lambda change: _key(_document(change)) in reasons, _tell
+    ) as judge:
         _tell_failed(judge.failed)
         yield from judge.results()
 
@@ -89,11 +92,12 @@ def _tell_failed(names: Iterable[str]) -> None:
 
 
 def _report(results: Sequence[tuple[Change, dict[str, Any]]], kept: Path | None, seed: int, share: float) -> int:
-    reasons = {_key(one): one["why"] for one in tomllib.loads(LISTED.read_text())["survivor"]}
+    reasons = _reasons()
     counts = Counter(made["outcome"] for _, made in results)
     unlisted = 0
     for change, made in results:
-        if made["outcome"] == "survived" and _key(made) in reasons:
+        is_compiled = change.path.endswith(compiled.SUFFIXES)
+        if made["outcome"] == ("equivalent" if is_compiled else "survived") and _key(made) in reasons:
             made["listed"] = reasons[_key(made)]
         elif made["outcome"] == "survived":
             unlisted += 1
@@ -102,15 +106,22 @@ def _report(results: Sequence[tuple[Change, dict[str, Any]]], kept: Path | None,
         whole = {
             "seed": seed,
             "count": len(results),
-            **{name: counts[name] for name in ("noticed", "survived", "timed out")},
+            **{name: counts[name] for name in ("noticed", "survived", "timed out", "equivalent")},
             "changes": [made for _, made in results],
         }
         write_whole(kept, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
     print(
         f"\n{len(results)} changes with seed {seed}: {counts['noticed']} noticed, {counts['timed out']} timed out, "
+        f"{counts['equivalent']} alter no answer, "
         f"{counts['survived']} survived, {unlisted} of those not listed in {LISTED.relative_to(ROOT)}"
     )
-    return 0 if counts["noticed"] + counts["timed out"] >= share * len(results) else 1
+    counted = len(results) - counts["equivalent"]
+    return 0 if counts["noticed"] + counts["timed out"] >= share * counted else 1
+
+
+def _reasons() -> dict[tuple[str, ...], str]:
+    """Why a change may survive, by its key."""
+    return {_key(one): one["why"] for one in tomllib.loads(LISTED.read_text())["survivor"]}
 
 
 def _document(change: Change) -> dict[str, Any]:

@@ -29,6 +29,9 @@ SUFFIXES: Final = (".pyx", ".h")
 ON: Final = struct.Struct("<q")
 CHANGES_MAX: Final = 4096 - ON.size
 VARIABLE: Final = "KFUZZ_CHANGES"
+# A listed change counts as one that alters no answer if it alters none about so many inputs.
+INPUTS: Final = 1_000_000
+DIGEST_SECONDS: Final = 600.0
 HEADER: Final = "kfuzz/wire/io/changed.h"
 SWITCH: Final = f"""\
 #ifndef KFUZZ_CHANGED_H
@@ -314,9 +317,14 @@ class Page:
 
 @contextmanager
 def built(
-    checkout: Path, count: int, marks: str, changes: Sequence[Change], tell: Callable[[str], None]
+    checkout: Path,
+    count: int,
+    marks: str,
+    changes: Sequence[Change],
+    is_listed: Callable[[Change], bool],
+    tell: Callable[[str], None],
 ) -> Iterator[Judge]:
-    """``count`` copies, in which all changes are compiled."""
+    """``count`` copies, in which all changes are compiled. A change ``is_listed`` if it is said to alter no answer."""
     with copies(checkout, 1, marks) as made:
         first = made.get()
         tell(f"compiling {len(changes)} changes at once (some minutes)")
@@ -327,7 +335,8 @@ def built(
                 page = Page(copy.root / "changes")
                 copy.variables = {VARIABLE: str(page.path)}
                 free.put(copy)
-            yield Judge(free, kept, list(_reached(free, checkout, tell)))
+            listed = {number for number, change in kept.items() if is_listed(change)}
+            yield Judge(free, kept, listed, list(_reached(free, checkout, tell)))
 
 
 def _reached(free: SimpleQueue[Copy], checkout: Path, tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
@@ -351,8 +360,14 @@ def _reached(free: SimpleQueue[Copy], checkout: Path, tell: Callable[[str], None
 class Judge:
     """Turns changes on, one at a time, and runs the tests that reach them."""
 
-    def __init__(self, free: SimpleQueue[Copy], kept: dict[int, Change], documents: Sequence[dict[str, Any]]) -> None:
-        self.free, self.kept = free, kept
+    def __init__(
+        self,
+        free: SimpleQueue[Copy],
+        kept: dict[int, Change],
+        listed: set[int],
+        documents: Sequence[dict[str, Any]],
+    ) -> None:
+        self.free, self.kept, self.listed = free, kept, listed
         self.failed = [name for document in documents for name in document["failed"]]
         self._near: dict[int, list[Test]] = defaultdict(list)
         self._module: dict[str, dict[str, float]] = defaultdict(dict)
@@ -374,6 +389,18 @@ class Judge:
         page = Page(Path(copy.variables[VARIABLE]))
         page.turn_on(number)
         try:
-            return copy.ask(in_order(near, others))
+            result = copy.ask(in_order(near, others))
+            if result.outcome != "survived" or number not in self.listed:
+                return result
+            changed = _digest(copy)
         finally:
             page.turn_on(0)
+        if changed and changed == _digest(copy):
+            return Result("equivalent", f"{INPUTS:,} inputs")
+        return Result("survived", f"an answer about {INPUTS:,} inputs")
+
+
+def _digest(copy: Copy) -> str:
+    """The digest of the answers about so many inputs; empty if it does not end well."""
+    code, output = copy.python(["-m", "tools.mutants.agreeing", str(INPUTS)], DIGEST_SECONDS)
+    return output if code == 0 else ""

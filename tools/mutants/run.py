@@ -63,7 +63,7 @@ PYTEST: Final = (
 class Result(NamedTuple):
     """The outcome of a change. ``by`` is the test that failed, or a remark."""
 
-    outcome: Literal["noticed", "survived", "timed out"]
+    outcome: Literal["noticed", "survived", "timed out", "equivalent"]
     by: str = ""
 
 
@@ -80,6 +80,10 @@ class Copy:
 
     def run(self, tests: Sequence[str], cpu_seconds: float, notes: Path | None = None) -> tuple[int | None, str]:
         """Pytest's exit code, None if it took too long, and its output. ``notes`` is the plugin's file."""
+        return self.python([*PYTEST, "-m", self.marks, *tests], cpu_seconds, notes)
+
+    def python(self, words: Sequence[str], cpu_seconds: float, notes: Path | None = None) -> tuple[int | None, str]:
+        """As :meth:`run`, for any command of Python."""
         # The copy must see neither the settings of an outer run nor the user's own pytest options.
         dropped = ("MUTANTS_", "COVERAGE_", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
@@ -96,7 +100,7 @@ class Copy:
         # Not a pipe: a program that a test left running would keep it open.
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
-                [sys.executable, *PYTEST, "-m", self.marks, *tests],
+                [sys.executable, *words],
                 cwd=self.root,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -63,7 +63,6 @@ cdef class Columns:
         self.expected_bytes = expected_bytes
         self.raw_headers = raw_headers
         self.buffers = []
-        self.buffer = -1
 
     def __dealloc__(self):
         cdef int i
@@ -92,7 +91,6 @@ cdef class Columns:
         for i in range(4):
             self.views[i].count = self.views[i].nulls = 0
         self.buffers.clear()
-        self.buffer = -1
 
     cdef bint reserve(self, int64_t more, int64_t more_headers, int64_t size) noexcept nogil:
         """Make room for this many records and headers, found in ``size`` bytes. False if there is no memory.

@@ -164,7 +164,7 @@ cdef class ColumnWriter:
     cdef const uint8_t *bits(self, array, int64_t *first) except? NULL:
         """The validity bits of a column that ``numbers`` has checked; NULL if no row is null."""
         first[0] = 0
-        if array is None or self.length == 0 or not array.null_count:
+        if array is None or not array.null_count:
             return NULL
         first[0] = array.offset
         return start_of(array.buffers()[0], 0, (first[0] + self.length + 7) / 8)
