@@ -62,12 +62,13 @@ def measure(
     """Look for a planted bug once with each seed; ``done`` is called after each. The bug must be planted."""
     found = []
     for seed in seeds:
-        found.append(_look(garden, bug, without, seed, seconds))
+        found.append(look(garden, bug, without, seed, seconds))
         done()
     return Cell(bug.name, without, tuple(found))
 
 
-def _look(garden: Garden, bug: Planted, without: str, seed: int, seconds: int) -> float | None:
+def look(garden: Garden, bug: Planted, without: str, seed: int, seconds: int) -> float | None:
+    """The CPU-seconds until a campaign with this seed finds the bug; None if it does not."""
     with tempfile.TemporaryDirectory(prefix="kfuzz-bench-") as out:
         settings = {
             "seconds": seconds,

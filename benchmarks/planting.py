@@ -22,7 +22,7 @@ from kfuzz.files import copy_if_changed, locked
 ROOT: Final = Path(__file__).resolve().parent.parent
 PATCHES: Final = ROOT / "tests" / "fuzz" / "planted"
 # Files that a campaign reads and never changes.
-LINKED: Final = ("vectors", "corpus", "testees", "benchmarks", "README.md", "LICENSE")
+LINKED: Final = ("vectors", "corpus", "testees", "benchmarks", "tools", "README.md", "LICENSE")
 COPIED: Final = ("setup.py", "pyproject.toml", "MANIFEST.in")
 # Files that the next build for libFuzzer reuses.
 KEPT: Final = (".work-*", ".compiled-*")
@@ -94,7 +94,7 @@ class Garden:
                 with bug.patch.open("rb") as patch:
                     subprocess.run(["patch", "-p1", "--quiet"], cwd=self.folder, stdin=patch, check=True)
                 self.call("setup.py", "--quiet", "build_ext", "--inplace")
-                self.call("-c", f"from kfuzz.fuzz.building import build; build({bug.sanitizer!r})")
+                self.build_targets(bug.sanitizer)
                 yield
             finally:
                 for name in bug.files:
@@ -102,14 +102,24 @@ class Garden:
                     shutil.copyfile(ROOT / name, self.folder / name)
                 self._remove_fuzz_builds()
 
+    def build_targets(self, sanitizer: str = "none") -> None:
+        """Compile the copy for campaigns."""
+        self.call("-c", f"from kfuzz.fuzz.building import build; build({sanitizer!r})")
+
     def _remove_fuzz_builds(self) -> None:
         for made in (self.folder / "build" / "fuzz").iterdir():
             if not any(made.match(name) for name in KEPT):
                 shutil.rmtree(made)
 
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run Python with ``arguments`` in the copy."""
+    def call(self, *arguments: str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+        """Run Python with ``arguments`` in the copy; ``subprocess.SubprocessError`` if it does not end well."""
         environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(
-            [sys.executable, *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=True
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=timeout_s,
         )

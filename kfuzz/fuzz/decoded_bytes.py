@@ -11,7 +11,7 @@ from kfuzz.annotate.killing import KillingField
 from kfuzz.edit.killing import killing_fields
 from kfuzz.edit.tree import Message
 from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen
-from kfuzz.fuzz.packing import pack, unpack
+from kfuzz.fuzz.packing import in_batch, pack, stream_of, unpack
 from kfuzz.fuzz.targets import Target
 
 
@@ -28,9 +28,9 @@ class Body:
 
 
 def body_of(target: Target, data: bytes) -> Body | None:
-    """The body of an input; None if it has none: inputs of `compression`, and those that the target skips.
+    """The body of an input; None if it has none, such as an input that the target skips.
 
-    A batch whose payload the target compresses is compressed here.
+    A batch whose payload the target compresses is compressed here, and a compressed stream gets a batch around it.
     """
     if target.flat_schema_of is not None:
         message = chosen(data)
@@ -39,6 +39,9 @@ def body_of(target: Target, data: bytes) -> Body | None:
     if target.compresses:
         packed = pack(data)
         return None if packed is None else Body(packed, None, unpack)
+    if target.streams:
+        batch = in_batch(data)
+        return None if batch is None else Body(batch, None, stream_of)
     return Body(data) if target.batches else None
 
 

@@ -10,7 +10,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,7 @@ from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.fuzz.decoded_bytes import body_of
 from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen, selector
-from kfuzz.fuzz.packing import pack, unpack
+from kfuzz.fuzz.packing import stream_of, unpack
 from kfuzz.fuzz.sample_pipe import Samples
 from kfuzz.fuzz.targets import Target
 from kfuzz.messages.catalogues import catalogue
@@ -38,6 +38,7 @@ ROLES: Final[Mapping[str, Role]] = {
     "record-batch": "consumer",
     "compressed-batch": "consumer",
     "columns": "consumer",
+    "compression": "consumer",
     "broker": "broker",
     "log-tools": "log",
 }
@@ -83,6 +84,8 @@ class Truth:
         if self._target.name == MESSAGES:
             definition = catalogue().messages[item.request["message"]]
             return selector(definition, item.request["version"]) + item.data
+        if self._target.streams:
+            return stream_of(item.data)
         return unpack(item.data) if self._target.compresses else item.data
 
     def described(self, item: Deviation) -> str:
@@ -140,8 +143,8 @@ class Truth:
         return len(self._found.deviations) if self._found else 0
 
     def _batches(self) -> Iterator[bytes]:
-        change: Callable[[bytes], bytes | None] = pack if self._target.name == "compressed-batch" else bytes
-        yield from (made for data in self._inputs() if (made := change(data)))
+        bodies = (body_of(self._target, data) for data in self._inputs())
+        yield from (body.data for body in bodies if body is not None)
 
     def _messages(self) -> Iterator[tuple[Definition, int, bytes]]:
         for data in self._inputs():

@@ -9,12 +9,14 @@ from __future__ import annotations
 import struct
 
 from kfuzz.annotate.records import codec_number, opened
-from kfuzz.kafka import CODECS
+from kfuzz.kafka import CODECS, Codec
 from kfuzz.mutate.engine import seal
-from kfuzz.records.codecs import compress
+from kfuzz.records import RecordBatch, encode_batch
+from kfuzz.records.codecs import compress, decompress
 from kfuzz.records.read.limits import Limits
 from kfuzz.wire.io.checksum import crc32
-from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, MAGIC_AT, MESSAGE_AT, MESSAGE_CRC_COVERS_FROM
+from kfuzz.wire.io.cursor import uvarint_of
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT, MAGIC_AT, MESSAGE_AT, MESSAGE_CRC_COVERS_FROM
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.records.message_set import encode_message, parse_message
 
@@ -50,6 +52,57 @@ def unpack(packed: bytes, limit_bytes: int = 1 << 20) -> bytes:
     if packed[MAGIC_AT] == 2:
         return seal(packed[:BATCH_HEADER_SIZE] + found.data, True, False)
     return _with_value(packed, found.data)
+
+
+def selected(data: bytes) -> tuple[Codec, int]:
+    """The codec and the magic that the first byte of a `compression` input selects. 1 is any magic above 0."""
+    return CODECS[1 + data[0] % 4], data[0] >> 2 & 1
+
+
+def in_batch(data: bytes, limit_bytes: int = 1 << 16) -> bytes | None:
+    """A batch, or a wrapper, that holds the stream of a `compression` input. None if there can be none, or if the
+    stream has more than ``limit_bytes``.
+    """
+    if not data:
+        return None
+    codec, magic = selected(data)
+    plain = decompress(codec, data[1:], limit_bytes, magic=magic)
+    if plain.ended == "limit":
+        return None
+    number, found = CODECS.index(codec), _records_in(plain.data)
+    if magic and (found or codec == "zstd"):
+        # Kafka decompresses nothing of a batch without records.
+        count = max(found, 1)
+        empty = bytearray(encode_batch(RecordBatch(0, count - 1, [])))
+        struct.pack_into(">h", empty, HEADER_AT["attributes"], number)
+        struct.pack_into(">i", empty, HEADER_AT["record_count"], count)
+        return seal(bytes(empty) + data[1:], True, True)
+    return None if codec == "zstd" else encode_message(magic, 0, number, -1, None, data[1:])
+
+
+def stream_of(batch: bytes) -> bytes:
+    """The `compression` input of which :func:`in_batch` made the batch."""
+    if batch[MAGIC_AT] == 2:
+        stream = batch[BATCH_HEADER_SIZE:]
+    else:
+        message, _ = parse_message(batch, 0, len(batch))
+        assert message is not None
+        at, size = message.value
+        stream = batch[at : at + size]
+    return bytes([codec_number(batch) - 1 | min(batch[MAGIC_AT], 1) << 2]) + stream
+
+
+def _records_in(payload: bytes) -> int:
+    """How many records fill the payload; 0 if it ends with something else."""
+    at = count = 0
+    while at < len(payload):
+        number, size = uvarint_of(payload[at : at + 5], 5)
+        length = (number >> 1) ^ -(number & 1)
+        if size <= 0 or not 0 <= length <= len(payload) - at - size:
+            return 0
+        at += size + length
+        count += 1
+    return count
 
 
 def _with_value(wrapper: bytes, value: bytes) -> bytes:

@@ -27,7 +27,7 @@ from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.kinds import CONVERSATION, FRAMES
-from kfuzz.wire.io.layout import CODEC_AT
+from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, CODEC_AT
 from kfuzz.wire.records.message_set import encode_message
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
@@ -187,9 +187,10 @@ def _unpacked() -> list[bytes]:
 
 def _compressed() -> list[bytes]:
     """Inputs of ``fuzz_compression``: a selector byte and a compressed stream, then two concatenated streams."""
-    plain = bytes(range(40)) * 4
+    messages = b"".join(encode_message(0, offset, 0, -1, b"k", b"value" * 9) for offset in range(2))
+    several = records.encode_batch(RecordBatch(0, 3, _records(0)))[BATCH_HEADER_SIZE:]
     out = []
-    for magic in (0, 1):
+    for magic, plain in enumerate((messages, several)):
         for i, codec in enumerate(CODECS[1:]):
             stream = compress(codec, plain, magic=magic)
             selector = bytes([i | magic << 2])

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 from kfuzz import records
@@ -21,9 +22,9 @@ from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.fuzz.canary import spring
 from kfuzz.fuzz.messages import flat_schema_of, fuzz_messages, schema_of
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
-from kfuzz.fuzz.packing import pack
+from kfuzz.fuzz.packing import pack, selected
 from kfuzz.fuzz.recorder import guarded
-from kfuzz.fuzz.tiers import First, Messages, Packed, Records, Tiers
+from kfuzz.fuzz.tiers import SAMPLED, First, Messages, Packed, Records, Tiers
 from kfuzz.fuzz.wholes import fuzz_arrow, fuzz_connection, fuzz_log_directory, fuzz_readers, fuzz_values
 from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role, Verdict
 from kfuzz.records.appending import append
@@ -81,6 +82,7 @@ class Target:
     - ``first`` makes the first tier (:mod:`kfuzz.fuzz.tiers`), which all inputs meet. Without it they meet ``run``.
     - ``batches``: inputs are record batches, as those of most targets are; the native mutator changes their structure.
     - ``compresses``: the target compresses the payloads of its inputs, so the mutator leaves them uncompressed.
+    - ``streams``: inputs are compressed payloads, after a byte that selects codec and magic.
     - ``flat_schema_of``: inputs are messages; their first bytes select the schema by which the mutator changes them.
     - ``vectors``: the kinds of vectors that are seeds.
     - ``dictionary``: the name of the dictionary in ``corpus/dictionaries``.
@@ -96,6 +98,7 @@ class Target:
     vectors: tuple[str, ...] = BATCHES
     dictionary: str = "record-batch"
     compresses: bool = False
+    streams: bool = False
     length_max: int = 4096
     flat_schema_of: Callable[[bytes], bytes | None] | None = None
     first: Callable[[], First] | None = None
@@ -110,19 +113,32 @@ class Target:
         report: Callable[[bytes, Exception], None] | None = None,
         sample: Callable[[bytes], None] | None = None,
     ) -> Callable[[bytes], None]:
-        """The function that a fuzzer calls: both tiers, or ``run`` alone if there is one.
+        """The function that a fuzzer calls: both tiers, or ``run`` alone if there is only one.
 
         ``report`` gets each input that breaks the target, with the exception. Without it, the function raises.
-        ``sample`` gets a part of the other inputs, if there are two tiers.
+        ``sample`` gets a part of the other inputs.
         """
         if self.first is not None:
             return Tiers(self.first(), self.run, all_twice, report, sample)
-        return self.run if report is None else guarded(self.run, report)
+        run = self.run if sample is None else _sampled(self.run, sample)
+        return run if report is None else guarded(run, report)
 
     @property
     def hooked(self) -> bool:
         """Whether the target uses the mutation hook."""
         return self.batches or self.flat_schema_of is not None
+
+
+def _sampled(run: Callable[[bytes], None], sample: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """``run``, after which ``sample`` gets one in SAMPLED inputs."""
+    turns = cycle(range(SAMPLED))
+
+    def one(data: bytes) -> None:
+        run(data)
+        if next(turns) == 0:
+            sample(data)
+
+    return one
 
 
 # ------------------------------------------------------------------------------------------------- record-batch
@@ -449,10 +465,9 @@ def check_control_record(record: Record) -> None:
 
 def fuzz_compression(data: bytes) -> None:
     """Only the codecs: limits hold, nothing raises, and compressing again keeps the bytes."""
-    # The first byte selects codec and magic; the rest is the compressed payload.
     if not data:
         return
-    codec, magic = CODECS[1 + data[0] % 4], data[0] >> 2 & 1
+    codec, magic = selected(data)
     payload = memoryview(exact_buffer(data))[1:]
     limit = LIMITS.decompressed_bytes
     out = decompress(codec, payload, limit, magic=magic)
@@ -506,7 +521,7 @@ TARGETS: dict[str, Target] = {
         _target(fuzz_columns, first=Records),
         _target(fuzz_broker, first=partial(Records, "broker")),
         _target(fuzz_log_tools, first=partial(Records, "log")),
-        _target(fuzz_compression, batches=False, vectors=(), dictionary="compression"),
+        _target(fuzz_compression, batches=False, streams=True, vectors=(), dictionary="compression"),
         _target(
             fuzz_messages,
             batches=False,

@@ -3,6 +3,9 @@ from collections.abc import Callable
 from kfuzz.records import Role
 from kfuzz.wire.messages import Schema
 
+# One in so many inputs is a sample.
+SAMPLED: int
+
 class First:
     """The first tier of a target: checks in compiled code what holds for any bytes. This one checks nothing."""
 

@@ -73,7 +73,9 @@ cdef enum:
     DOUBTFUL = 16
     TURN = 128
     # One in so many inputs is a sample. Another reader then takes about as long as the fuzzer.
-    SAMPLED = 16
+    SAMPLED_EACH = 16
+
+SAMPLED = SAMPLED_EACH
 
 
 # --- the coverage so far --------------------------------------------------------------------------------------------
@@ -570,7 +572,7 @@ cdef class Tiers:
         refused = kfuzz_refused()
         if refused:
             raise MemoryRefused(f"asked for {refused} bytes at once, for an input of {len(data)}")
-        if self.sample is not None and self.tally.inputs % SAMPLED == 0:
+        if self.sample is not None and self.tally.inputs % SAMPLED_EACH == 0:
             self.sample(data)
         return 0
 

@@ -184,7 +184,7 @@ def test_a_later_campaign_with_the_same_smallest_input_keeps_the_fields(crash: P
 # ------------------------------------------------------------------------------------------------- bodies
 
 
-@pytest.mark.parametrize("target", ["record-batch", "compressed-batch", "broker", "messages"])
+@pytest.mark.parametrize("target", ["record-batch", "compressed-batch", "broker", "messages", "compression"])
 def test_a_body_becomes_the_same_input_again(target: str) -> None:
     chosen = TARGETS[target]
     bodies = 0
@@ -197,7 +197,17 @@ def test_a_body_becomes_the_same_input_again(target: str) -> None:
         assert again is not None
         assert again.data == body.data
     assert bodies > 10
-    assert body_of(TARGETS["compression"], b"abc") is None
+    assert body_of(TARGETS["log-directory"], b"abc") is None
+
+
+def test_a_stream_of_records_is_in_a_batch_that_can_be_read() -> None:
+    read = set()
+    for data in seeds(TARGETS["compression"]):
+        body = body_of(TARGETS["compression"], data)
+        reading = records.read(body.data) if body else None
+        if reading and reading.batches and reading.batches[0].records:
+            read.add((reading.batches[0].compression, reading.batches[0].magic))
+    assert read >= {(codec, magic) for codec in CODECS[1:] for magic in (0, 2) if (codec, magic) != ("zstd", 0)}
 
 
 @pytest.mark.parametrize("magic", [1, 2])

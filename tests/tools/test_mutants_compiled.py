@@ -14,7 +14,7 @@ import pytest
 from conftest import require_tool
 
 from tools.mutants import agreeing, compiled
-from tools.mutants.agreeing import digest
+from tools.mutants.agreeing import digests
 from tools.mutants.compiled import HEADER, SWITCH, VARIABLE, Page, changes, switched
 
 
@@ -113,8 +113,9 @@ def test_a_file_of_cython_declares_the_switch_after_its_docstring() -> None:
 
 
 def test_one_answer_that_is_altered_gives_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, first = digest(400), agreeing.WORK[0]
-    assert digest(400) == usual
+    usual, first = digests(400), agreeing.WORK["consumer"]
+    assert digests(400) == usual
     asked = itertools.count()
-    monkeypatch.setattr(agreeing, "WORK", (lambda data: next(asked) != 50 and first(data), *agreeing.WORK[1:]))
-    assert digest(400) != usual
+    altered = {"consumer": lambda data: next(asked) != 40 and first(data)}
+    monkeypatch.setattr(agreeing, "WORK", {**agreeing.WORK, **altered})
+    assert {name for name, one in digests(400).items() if one != usual[name]} == {"consumer"}

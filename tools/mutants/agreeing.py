@@ -1,14 +1,16 @@
-"""Prints a digest of everything that compiled code answers about inputs of the mutator.
+"""Prints digests of everything that compiled code answers about inputs of the mutator.
 
-``python -m tools.mutants.agreeing COUNT`` runs in a copy in which one wrong change is on. If the digest is the same as
-without it, the change alters no answer about so many inputs.
+``python -m tools.mutants.agreeing COUNT`` runs in a copy in which one wrong change is on. If the digests are the same
+as without it, the change alters no answer about so many inputs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import cycle, islice
 from typing import Any, Final
 
@@ -28,10 +30,6 @@ from kfuzz.records.read.reader import check_with
 SEED: Final = 11
 
 
-def _checked(data: bytes) -> Any:
-    return [records.check(data, role=role) for role in ("consumer", "broker", "log")]
-
-
 def _written(data: bytes) -> Any:
     return bytes(records.encode(records.read(data).batches))
 
@@ -48,7 +46,15 @@ def _facts(data: bytes) -> Any:
     return found, facts.recent, facts.is_cleaned, facts.epoch_fell_at, facts.producers, facts.transaction_index
 
 
-WORK: Final[tuple[Callable[[bytes], Any], ...]] = (_checked, _written, _columns, _facts)
+# The questions about records, by name. Each gets its share of the inputs.
+WORK: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    "consumer": partial(records.check, role="consumer"),
+    "broker": partial(records.check, role="broker"),
+    "log": partial(records.check, role="log"),
+    "written": _written,
+    "columns": _columns,
+    "facts": _facts,
+}
 
 
 def _wholes() -> list[tuple[Definition, int, bytes]]:
@@ -57,27 +63,25 @@ def _wholes() -> list[tuple[Definition, int, bytes]]:
     return [(one, version, codec.encode(one, version, filled(one, version, SEED))) for one, version in both]
 
 
-def digest(count: int) -> str:
-    """The digest over ``count`` inputs, of which a quarter are messages."""
-    made = hashlib.blake2b(digest_size=16)
-    kinds = cycle(WORK)
-    for data in islice(Mutator(SEED), count - count // 4):
-        made.update(data)
+def digests(count: int) -> dict[str, str]:
+    """The digests over ``count`` inputs, of which a quarter are messages, by what was asked."""
+    made = {name: hashlib.blake2b(digest_size=16) for name in (*WORK, "messages")}
+    for data, (name, work) in zip(islice(Mutator(SEED), count - count // 4), cycle(WORK.items()), strict=False):
         try:
-            answer = next(kinds)(data)
+            answer = work(data)
         except (KfuzzError, ValueError, OverflowError) as error:
             answer = error
-        made.update(repr(answer).encode())
+        made[name].update(data + repr(answer).encode())
     for i, (one, version, whole) in enumerate(islice(cycle(_wholes()), count // 4)):
         data = MessageMutator(schema(one, version)).mutate(whole, Dice(SEED, i), other=whole)
         reading = codec.read(one, version, data)
-        made.update(data + repr(reading).encode())
         try:
-            made.update(codec.encode(one, version, reading.message or {}))
+            again = codec.encode(one, version, reading.message or {})
         except KfuzzError as error:
-            made.update(str(error).encode())
-    return made.hexdigest()
+            again = str(error).encode()
+        made["messages"].update(data + repr(reading).encode() + again)
+    return {name: one.hexdigest() for name, one in made.items()}
 
 
 if __name__ == "__main__":
-    print(digest(int(sys.argv[1])))
+    print(json.dumps(digests(int(sys.argv[1]))))
