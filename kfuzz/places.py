@@ -127,7 +127,7 @@ class _Opening:
     def path(self, place: str | Path) -> Path:
         match = URL.fullmatch(str(place))
         if match is not None and match[1].lower() != "file":
-            return self._remote(str(place).rstrip("/"))
+            return self._remote(str(place))
         path = local_path(place)
         if path.is_dir():
             here = LocalTarget(path)
@@ -137,7 +137,7 @@ class _Opening:
         return found or path
 
     def _remote(self, uri: str) -> Path:
-        target = Target.of(uri)
+        target, uri = Target.of(uri), uri.rstrip("/")
         if found := list(_files(target)):
             return self._laid(target, found, uri)
         parent, _, name = uri.rpartition("/")
