@@ -7,8 +7,8 @@ message at once. Nothing here knows sockets.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
-from typing import Any, Final
+from functools import cache, lru_cache, partial
+from typing import Any, Final, TypeVar
 
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.errors import EncodeError, UsageError
@@ -27,7 +27,7 @@ from kfuzz.relay.paths import EACH, PATH_CHARACTERS_MAX, Each, Steps, fields, sl
 # Gives the frame in place of another, or None if that has nothing to change. ``MessageError`` if it cannot be read,
 # ``EncodeError`` if a value does not fit into its version.
 Change = Callable[[Frame, Dice], Frame | None]
-
+T = TypeVar("T")
 
 # With this probability, mutation of a frame that has record batches changes those instead of its other fields.
 RECORDS_SHARE: Final = 0.5
@@ -141,16 +141,9 @@ def set_change(forms: Sequence[Form], values: Mapping[str, Any]) -> Change:
         try:
             steps = steps_of(path)
             is_error = _is_error(str(steps[-1])) and isinstance(given, str)
-            value = error_code(given) if is_error else given
-            why, is_known = "", False
-            for form in reversed(forms):
-                try:
-                    made[form.version].append((steps, _typed(form, steps, value)))
-                    is_known = True
-                except (UsageError, EncodeError) as error:
-                    why = why or str(error)
-            if not is_known:
-                raise Wrong("cannot be set in any of the rule's versions", why)
+            type_it = partial(_typed, steps=steps, given=error_code(given) if is_error else given)
+            for version, value in _by_version(forms, type_it, "cannot be set in any of the rule's versions").items():
+                made[version].append((steps, value))
         except Wrong as wrong:
             raise wrong.inside(f'."{path[:PATH_CHARACTERS_MAX]}"') from None
 
@@ -165,6 +158,23 @@ def set_change(forms: Sequence[Form], values: Mapping[str, Any]) -> Change:
         return frame.with_values(body) if changed else None
 
     return change
+
+
+def _by_version(forms: Sequence[Form], make: Callable[[Form], T], problem: str) -> dict[int, T]:
+    """The results of ``make`` for the forms of one message, by the version; without those that cannot have it.
+
+    ``Wrong`` with this problem if none can; the reason is that of the last version.
+    """
+    made: dict[int, T] = {}
+    why = ""
+    for form in reversed(forms):
+        try:
+            made[form.version] = make(form)
+        except (UsageError, EncodeError) as error:
+            why = why or str(error)
+    if not made:
+        raise Wrong(problem, why)
+    return made
 
 
 def _typed(form: Form, steps: Steps, given: Any) -> Any:
@@ -329,13 +339,8 @@ def replies_of(forms: Sequence[Form], given: Mapping[str, Any]) -> dict[int, byt
 
     ``Wrong`` if no version can have them; ``forms`` are in the order of their versions.
     """
-    made: dict[int, bytes] = {}
-    why = ""
-    for form in reversed(forms):
-        try:
-            made[form.version] = encode(form.definition, form.version, from_json(form.definition, form.version, given))
-        except (UsageError, EncodeError) as error:
-            why = why or str(error)
-    if not made:
-        raise Wrong("fits none of the rule's versions", why)
-    return made
+
+    def body(form: Form) -> bytes:
+        return encode(form.definition, form.version, from_json(form.definition, form.version, given))
+
+    return _by_version(forms, body, "fits none of the rule's versions")

@@ -387,8 +387,7 @@ class Requests(Side):
         exchange = self._begun.popleft()
         assert exchange is not None
         self.connection.pairing.asked(exchange, data, now_ns)
-        frame = Frame(exchange, self.direction, data)
-        frame.check()
+        frame = Frame(exchange, self.direction, data).check()
         self.proxy.saw(frame)
         if (recorder := self.proxy.recorder) is not None:
             one = self.connection
@@ -448,16 +447,9 @@ class Responses(Side):
         exchange = self._begun.popleft()
         if exchange is None:
             return None
-        frame = Frame(exchange, self.direction, data)
-        frame.check()
-        if exchange.name == API_VERSIONS:
-            self._learn(frame)
+        frame = Frame(exchange, self.direction, data).check()
+        if exchange.name == API_VERSIONS and frame.is_read:
+            with contextlib.suppress(MessageError):
+                self.connection.offered, _ = offers(frame)
         self.proxy.saw(frame, now_ns)
         return frame
-
-    def _learn(self, frame: Frame) -> None:
-        """Take the versions that the broker offers."""
-        if not frame.is_read:
-            return
-        with contextlib.suppress(MessageError):
-            self.connection.offered, _ = offers(frame)

@@ -266,15 +266,15 @@ class Frame:
         """The name of the message."""
         return f"{self.exchange.name}{self.direction.capitalize()}"
 
-    def check(self) -> None:
-        """Check it, without its record batches."""
-        if (form := self.form) is None:
-            return
-        at, self.findings, picked = form.check(self.data)
-        if picked is not None:
-            self.body_at = at
-            records, self.errors, self.has_hosts = picked
-            self.records = [(at + offset, size) for offset, size in records]
+    def check(self) -> Frame:
+        """Check it, without its record batches. Returns the same object."""
+        if (form := self.form) is not None:
+            at, self.findings, picked = form.check(self.data)
+            if picked is not None:
+                self.body_at = at
+                records, self.errors, self.has_hosts = picked
+                self.records = [(at + offset, size) for offset, size in records]
+        return self
 
     def check_batches(self) -> None:
         """Check its record batches too, with the rules of who reads them. Deviations from Kafka's writer are found."""

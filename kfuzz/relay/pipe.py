@@ -327,7 +327,8 @@ class Pipe:
         if not self._is_watched:
             self._is_watched = True
             watch(self._loop, self.source.fileno(), self._readable)
-        if self._has_pending():
+        # A socket of TLS may have decrypted bytes in its own memory, which the loop does not know.
+        if isinstance(self.source, ssl.SSLSocket) and self.source.pending():
             self._loop.call_soon(self._readable)
 
     def _unwatch(self) -> None:
@@ -393,10 +394,6 @@ class Pipe:
             return False
         self._send(data)
         return True
-
-    def _has_pending(self) -> bool:
-        """Whether a socket of TLS has decrypted bytes in its own memory, which the loop does not know."""
-        return isinstance(self.source, ssl.SSLSocket) and self.source.pending() > 0
 
     def _room(self) -> memoryview:
         """Where to receive. A large frame is received to its end and no further, so that little is moved."""

@@ -158,12 +158,6 @@ class Outcome:
         yield f"{counted(self.requests, 'request')}, {counted(self.compared, 'frame')} compared: {same}"
 
 
-def _frame(exchange: Exchange, direction: Direction, data: memoryview | bytes) -> Frame:
-    frame = Frame(exchange, direction, data)
-    frame.check()
-    return frame
-
-
 def _values(frame: Frame) -> dict[str, Any] | None:
     """The values of a frame; None if it cannot be read."""
     try:
@@ -184,7 +178,7 @@ def _conversation(recording: Recording) -> Iterator[tuple[Event, Frame | None]]:
             direction: Direction = "request" if event.event == "request" else "response"
             data = recording.frame(event)
             exchange = pairings.setdefault(event.connection, Pairing(event.connection)).exchange(direction, data)
-            frame = None if exchange is None else _frame(exchange, direction, data)
+            frame = None if exchange is None else Frame(exchange, direction, data).check()
         yield event, frame
 
 
@@ -322,7 +316,7 @@ class _Clients:
         try:
             async with asyncio.timeout(timeout_s):
                 while (data := await sent.answer) is not None:
-                    response = _frame(exchange, "response", data)
+                    response = Frame(exchange, "response", data).check()
                     if PASSING.isdisjoint(response.errors):
                         break
                     await asyncio.sleep(AGAIN_MS / 1000)
@@ -414,7 +408,7 @@ class RecordedBroker(Broker):
         if exchange.api is None:
             self.outcome.say(exchange, "request", "no release that kfuzz knows has this API at this version")
             raise Refused(NOT_RECORDED, f"no release that kfuzz knows has {exchange.name} {exchange.version}")
-        request = _frame(exchange, "request", frame)
+        request = Frame(exchange, "request", frame).check()
         taken = self._take(request, caller)
         if taken is None:
             if exchange.name == HEARTBEAT:

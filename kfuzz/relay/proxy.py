@@ -190,15 +190,10 @@ class Proxy:
         self._listening.clear()
 
     def _listen(self, broker: Address, port: int) -> Address:
-        listening = socket.socket(self._family, socket.SOCK_STREAM)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((self._host, port))
-            listening.listen(BACKLOG)
-            listening.setblocking(False)
-        except BaseException:
-            listening.close()
-            raise
+        is_ipv6 = self._family == socket.AF_INET6
+        address = self._host, port
+        listening = socket.create_server(address, family=self._family, backlog=BACKLOG, dualstack_ipv6=is_ipv6)
+        listening.setblocking(False)
         self._listening.append(listening)
         asyncio.get_running_loop().add_reader(listening, self._accept, listening, broker)
         place = self.places[broker] = Address(self._host, listening.getsockname()[1])
@@ -408,7 +403,7 @@ class Proxy:
         refused = f", {self.refused} of them refused" if self.refused else ""
         yield f"{counted(self.connections_total, 'connection')}{refused}"
         yield from self._watch.lines()
-        yield from self.rules.lines()
+        yield from map(str, self.rules)
 
 
 def _is_here(host: str) -> bool:

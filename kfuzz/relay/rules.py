@@ -187,18 +187,12 @@ class Rules:
             sentence = f"rule {live.number} cannot change it: {error}"
             self._note("rule-not-applied", frame.direction, frame.exchange, sentence)
             return None
-        if changed is not None:
-            # The next rule may need what is in it.
-            changed.check()
-        return changed
+        # The next rule may need what is in it.
+        return None if changed is None else changed.check()
 
     def to_json(self) -> list[dict[str, Any]]:
         """The rules and their counts as JSON objects."""
         return [one.to_json() for one in self]
-
-    def lines(self) -> Iterator[str]:
-        """A line for each rule."""
-        yield from map(str, self)
 
 
 def _copied(connection: Connection, frame: Frame, copies: int) -> list[Step]:
