@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -156,10 +157,9 @@ class Side:
             return ""
         try:
             async with asyncio.timeout(self._timeout_s):
-                link = await self.link()
-                values = {"topicNames": self.topics, "timeoutMs": self._settings.timeout_ms}
-                await link.call("DeleteTopics", values)
-                link.close()
+                with closing(await self.link()) as link:
+                    values = {"topicNames": self.topics, "timeoutMs": self._settings.timeout_ms}
+                    await link.call("DeleteTopics", values)
         except (KfuzzError, TimeoutError) as error:
             return f"{', '.join(self.topics)} may still be there: {str(error) or 'no answer in time'}"
         return ""
@@ -258,16 +258,15 @@ class Health:
 
     async def _failure(self, name: str) -> str:
         side = self._side
-        link: Link | None = None
         try:
-            link = await side.link()
-            if name == CONNECT:
-                return ""
-            context = Context(self._name(), link=link, deadline=time.monotonic() + side.patience_s)
-            async with asyncio.timeout(side.patience_s):
-                self._known = self._known or await side.new_topic(self._name())
-                context.topic, context.topic_id = self._known
-                await PARTS[name](context)
+            with closing(await side.link()) as link:
+                if name == CONNECT:
+                    return ""
+                context = Context(self._name(), link=link, deadline=time.monotonic() + side.patience_s)
+                async with asyncio.timeout(side.patience_s):
+                    self._known = self._known or await side.new_topic(self._name())
+                    context.topic, context.topic_id = self._known
+                    await PARTS[name](context)
         except IndexError:
             self._known = None
             return "an answer lacks what was asked for"
@@ -275,9 +274,6 @@ class Health:
             # A hostile request may have deleted the topic, as anybody may.
             self._known = None
             return foreign_text(str(error) or "no answer in time")
-        finally:
-            if link is not None:
-                link.close()
         return ""
 
 
