@@ -56,7 +56,7 @@ class Cluster:
     """
 
     settings: Access
-    count_reconnect: Callable[[], None]
+    count_reconnect: Callable[[], None] = lambda: None
     permit: Permit = lambda address, hosts: None
 
     def __post_init__(self) -> None:
@@ -96,7 +96,6 @@ class Cluster:
             link.wake()
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._expiry is not None:
             self._expiry.cancel()
         for link in self._links.values():
@@ -396,7 +395,7 @@ class Cluster:
 
 async def asked(settings: Access, ask: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
     """The answer of ``ask``, over connections that are closed at its end."""
-    cluster = Cluster(settings, lambda: None)
+    cluster = Cluster(settings)
     try:
         await cluster.open()
         return await ask(cluster)

@@ -98,12 +98,10 @@ def _records(name: str, version: int) -> tuple[Steps, ...]:
 
 
 def has_errors(form: Form) -> bool:
-    """Whether messages of this form have an error."""
     return bool(_errors(form.definition.name, form.version))
 
 
 def has_records(form: Form) -> bool:
-    """Whether messages of this form can have record batches."""
     return bool(_records(form.definition.name, form.version))
 
 

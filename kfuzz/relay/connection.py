@@ -27,7 +27,7 @@ from kfuzz.relay.frames import (
     is_inside,
     offers,
 )
-from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
+from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, Taker, framed
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -239,10 +239,9 @@ class Connection:
             recorder.frame(self.number, self.broker, "response", of, pieces, changed=changed)
 
 
-class Side:
+class Side(Taker):
     """The parts that both directions of a connection share."""
 
-    head_bytes = 0
     direction: Direction
 
     def __init__(self, connection: Connection) -> None:
@@ -252,7 +251,6 @@ class Side:
         self._begun: deque[Exchange | None] = deque()
 
     def began(self, head: memoryview, size: int) -> bool:
-        """A frame begins."""
         # Small frames that came before it are paired first.
         self.proxy.settle()
         self.connection.small.clear()
@@ -269,20 +267,17 @@ class Side:
         self._seen(view, now_ns)
 
     def unread(self, why: str) -> None:
-        """No frames are read any more."""
         self._left_out(why)
         self.note(None, "frame-size", f"{why} begins; from here on, bytes are passed on unread")
         if self.proxy.settings.strict:
             self.connection.close()
 
     def ended(self, why: str) -> None:
-        """The sender has ended."""
         if why:
             self.note(None, "connection-cut", why)
         self.connection.release(self.direction)
 
     def drained(self) -> None:
-        """Everything is sent."""
         self.connection.end(self.direction)
 
     def note(self, exchange: Exchange | None, code: str, sentence: str) -> None:
@@ -295,7 +290,6 @@ class Side:
         raise NotImplementedError
 
     def skipped(self, why: str) -> None:
-        """A frame is not read."""
         self._left_out(why)
         exchange = self._begun.pop()
         self.note(exchange, "frame-too-large", why)
@@ -376,11 +370,9 @@ class Requests(Side):
         return exchange
 
     def passed(self, data: memoryview) -> None:
-        """A request was passed on."""
         self._seen(data, time.monotonic_ns())
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
-        """A request may be changed."""
         return self._treated(self._seen(data, time.monotonic_ns()), data)
 
     def _seen(self, data: memoryview, now_ns: int) -> Frame:
@@ -431,13 +423,11 @@ class Responses(Side):
         return exchange
 
     def passed(self, data: memoryview) -> None:
-        """A response was passed on."""
         frame = self._seen(data, time.monotonic_ns())
         if not self.connection.is_half_open:
             self.connection.record_response(None if frame is None else frame.exchange, None, data)
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
-        """A response may be changed."""
         frame = self._seen(data, time.monotonic_ns())
         steps = self._treated(frame, data)
         self.connection.record_response(None if frame is None else frame.exchange, steps, data)

@@ -38,8 +38,8 @@ Direction = Literal["request", "response"]
 HEAD: Final = struct.Struct(">hhi")
 KEYS: Final = struct.Struct(">hh")
 CORRELATION: Final = struct.Struct(">i")
-CLIENT_ID_SIZE: Final = struct.Struct(">h")
-ACKS: Final = struct.Struct(">h")
+# The size of a client id, and the acks of Produce.
+INT16: Final = struct.Struct(">h")
 # Of Produce: the first version with a transactional id.
 FIRST_WITH_ID: Final = 3
 FLEXIBLE_HEADER: Final = 2
@@ -263,7 +263,6 @@ class Frame:
 
     @property
     def name(self) -> str:
-        """The name of the message."""
         return f"{self.exchange.name}{self.direction.capitalize()}"
 
     def check(self) -> Frame:
@@ -455,10 +454,10 @@ class Pairing:
 
 def _client_id(view: memoryview, exchange: Exchange) -> str | None:
     at = HEAD.size
-    if exchange.api is None or exchange.api.request.header_version == 0 or len(view) < at + CLIENT_ID_SIZE.size:
+    if exchange.api is None or exchange.api.request.header_version == 0 or len(view) < at + INT16.size:
         return None
-    [size] = CLIENT_ID_SIZE.unpack_from(view, at)
-    at += CLIENT_ID_SIZE.size
+    [size] = INT16.unpack_from(view, at)
+    at += INT16.size
     if size < 0 or size > len(view) - at:
         return None
     return str(view[at : at + min(size, CLIENT_ID_BYTES_MAX)], "utf-8", "replace")
@@ -477,5 +476,5 @@ def _acks(view: memoryview, api: Api) -> int:
                 return -1
             at += size + max(length - 1, 0)
         else:
-            at += ACKS.size + max(int.from_bytes(view[at : at + ACKS.size], "big", signed=True), 0)
-    return int(ACKS.unpack_from(view, at)[0]) if at <= len(view) - ACKS.size else -1
+            at += INT16.size + max(int.from_bytes(view[at : at + INT16.size], "big", signed=True), 0)
+    return int(INT16.unpack_from(view, at)[0]) if at <= len(view) - INT16.size else -1

@@ -181,7 +181,6 @@ class Buffers:
             _close(self.kernel_pipes.pop())
 
     def give(self, view: memoryview) -> None:
-        """Take memory back."""
         size = len(view)
         self.bytes -= size
         if self._spare_bytes + size <= SPARE_BYTES_MAX:
@@ -282,7 +281,6 @@ class Pipe:
         return self._is_finished and not self._out
 
     def start(self) -> None:
-        """Begin."""
         self._set_reading(True)
 
     def close(self) -> None:

@@ -104,7 +104,6 @@ class Outcome:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs."""
         return not self.total and not self.missing
 
     def say(
@@ -137,13 +136,11 @@ class Outcome:
             self.say(new.exchange, new.direction, counted(more, "more difference"))
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as a JSON object."""
         counts = {name: getattr(self, name) for name in ("requests", "left_out", "unread", "compared")}
         found = [one.to_json() for one in self.found.values()]
         return {**counts, "differences": self.total, "found": found, "missing": dict(sorted(self.missing.items()))}
 
     def lines(self) -> Iterator[str]:
-        """The outcome as lines."""
         yield from map(str, self.found.values())
         if more := self.total - sum(one.count for one in self.found.values()):
             yield f"{counted(more, 'more difference')}"

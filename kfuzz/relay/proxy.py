@@ -284,7 +284,6 @@ class Proxy:
             raise OSError("it is not on this machine; add --yes if the proxy may connect to it")
 
     def gone(self, connection: Connection) -> None:
-        """A connection is closed."""
         self.connections.discard(connection)
         if self.recorder is not None:
             self.recorder.closed(connection.number)
@@ -385,7 +384,6 @@ class Proxy:
     # -- the end
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as a JSON object."""
         self.settle()
         return {
             "connections": self.connections_total,
@@ -398,7 +396,6 @@ class Proxy:
         } | self._watch.to_json()
 
     def lines(self) -> Iterator[str]:
-        """The summary as lines."""
         self.settle()
         refused = f", {self.refused} of them refused" if self.refused else ""
         yield f"{counted(self.connections_total, 'connection')}{refused}"

@@ -93,12 +93,10 @@ class Recorder:
             raise self.failure
 
     def opened(self, connection: int, broker: Address) -> None:
-        """A connection to a broker is open."""
         self._event("open", connection, {"broker": str(broker), "place": str(self._places[broker])})
         self._sizes |= {(connection, "request"): 0, (connection, "response"): 0}
 
     def closed(self, connection: int) -> None:
-        """A connection is closed."""
         if self._sizes.pop((connection, "request"), None) is not None:
             self._event("close", connection, {})
         self._sizes.pop((connection, "response"), None)
@@ -312,7 +310,6 @@ class Recording:
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
         return len({one.connection for one in self.events if one.connection})
 
     def data(self, connection: int, direction: Direction) -> bytes | mmap.mmap:

@@ -264,7 +264,6 @@ class Rule:
         return exchange.api.response.head(exchange.correlation_id) + body
 
     def to_json(self) -> dict[str, Any]:
-        """The rule as a JSON object."""
         return dict(self.document)
 
     def __str__(self) -> str:

@@ -52,7 +52,6 @@ class Live:
         return dice
 
     def to_json(self) -> dict[str, Any]:
-        """The rule and its counts as a JSON object."""
         return {"number": self.number, "rule": self.rule.to_json(), "matched": self.matched, "applied": self.applied}
 
     def __str__(self) -> str:
@@ -191,7 +190,6 @@ class Rules:
         return None if changed is None else changed.check()
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The rules and their counts as JSON objects."""
         return [one.to_json() for one in self]
 
 

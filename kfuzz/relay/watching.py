@@ -28,7 +28,6 @@ class Latencies:
         self.highest_ns = 0
 
     def add(self, ns: int) -> None:
-        """Count one."""
         self._buckets[int(math.log2(ns + 1) * BUCKETS_PER_DOUBLING)] += 1
         self.highest_ns = max(self.highest_ns, ns)
 
@@ -55,7 +54,6 @@ class Sums:
     latencies: Latencies = field(default_factory=Latencies)
 
     def to_json(self) -> dict[str, Any]:
-        """The sums as a JSON object."""
         return {
             **{name: getattr(self, name) for name in ("requests", "responses", "request_bytes", "response_bytes")},
             "versions": {str(one): self.versions[one] for one in sorted(self.versions)},
@@ -87,7 +85,6 @@ class Watch:
         self._tell = tell
 
     def sums(self, exchange: Exchange) -> Sums:
-        """The sums of the API of an exchange."""
         # Keys come from strangers: APIs that no release has share one entry.
         return self.by_api[exchange.name if exchange.is_known else "unknown"]
 
@@ -142,7 +139,6 @@ class Watch:
         remark.count += 1
 
     def lines(self) -> Iterator[str]:
-        """The summary as lines."""
         yield (
             f"{'API':<28} {'requests':>9} {'responses':>9} {'bytes asked':>12} {'answered':>12}"
             f" {'median ms':>10} {'p99 ms':>9}  errors"
@@ -158,7 +154,6 @@ class Watch:
             yield f"{remark.count} times {remark.code}: first {remark.first}"
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as a JSON object."""
         return {
             "apis": {name: self.by_api[name].to_json() for name in sorted(self.by_api)},
             "remarks": [asdict(one) for one in self.remarks.values()],

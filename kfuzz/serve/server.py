@@ -9,7 +9,6 @@ import ipaddress
 import os
 import signal
 import socket
-import struct
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from kfuzz.client.address import Address
+from kfuzz.client.protocol import SIZE
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve.answers import WRONG_SIZE, Broker
@@ -25,7 +25,6 @@ from kfuzz.serve.topics import Topics
 from kfuzz.text import foreign_text
 from kfuzz.units import counted
 
-SIZE: Final = struct.Struct(">i")
 # A producer sends at most some MiB at a time.
 FRAME_BYTES_MAX: Final = 16 << 20
 CONNECTIONS_MAX: Final = 200
