@@ -16,13 +16,13 @@ from kfuzz.forms import Wrong, nearest, shown
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.jsonform import from_json
-from kfuzz.messages.model import key_of
+from kfuzz.messages.model import Field, key_of
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import Engine
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.frames import Form, Frame
-from kfuzz.relay.paths import EACH, PATH_CHARACTERS_MAX, Each, Steps, fields, slots, steps_of
+from kfuzz.relay.paths import EACH, PATH_CHARACTERS_MAX, Each, Steps, fields, is_records, paths_of, slots, steps_of
 
 # Gives the frame in place of another, or None if that has nothing to change. ``MessageError`` if it cannot be read,
 # ``EncodeError`` if a value does not fit into its version.
@@ -79,30 +79,17 @@ def number_paths(name: str, version: int) -> tuple[tuple[str, int], ...]:
     )
 
 
-@cache
-def _errors(name: str, version: int) -> tuple[Steps, ...]:
-    found = fields(newest(name, version), version, lambda one: one.type.name == "int16" and _is_error(one.name))
-    return tuple(steps for steps, _ in found)
-
-
-def _is_error(name: str) -> bool:
+def _names_error(name: str) -> bool:
     # Also partitionErrorCode and acknowledgeErrorCode.
     return name.lower().endswith("errorcode")
 
 
-@cache
-def _records(name: str, version: int) -> tuple[Steps, ...]:
-    """The paths to record batches."""
-    found = fields(newest(name, version), version, lambda one: one.type.name == "records")
-    return tuple(steps for steps, _ in found)
+def _is_error(field: Field) -> bool:
+    return field.type.name == "int16" and _names_error(field.name)
 
 
 def has_errors(form: Form) -> bool:
-    return bool(_errors(form.definition.name, form.version))
-
-
-def has_records(form: Form) -> bool:
-    return bool(_records(form.definition.name, form.version))
+    return bool(paths_of(form.definition.name, form.version, _is_error))
 
 
 def has_field(form: Form, name: str) -> bool:
@@ -138,7 +125,7 @@ def set_change(forms: Sequence[Form], values: Mapping[str, Any]) -> Change:
     for path, given in values.items():
         try:
             steps = steps_of(path)
-            is_error = _is_error(str(steps[-1])) and isinstance(given, str)
+            is_error = _names_error(str(steps[-1])) and isinstance(given, str)
             type_it = partial(_typed, steps=steps, given=error_code(given) if is_error else given)
             for version, value in _by_version(forms, type_it, "cannot be set in any of the rule's versions").items():
                 made[version].append((steps, value))
@@ -197,7 +184,7 @@ def error_change(code: int) -> Change:
 
     def change(frame: Frame, dice: Dice) -> Frame | None:
         name, version = frame.name, frame.exchange.version
-        if frame.form is None or not (errors := _errors(name, version)):
+        if frame.form is None or not (errors := paths_of(name, version, _is_error)):
             return None
         values = frame.values()
         own = AT_THE_TOP.get(name)
@@ -211,7 +198,7 @@ def error_change(code: int) -> Change:
             holder[key] = code
         if code:
             # As Kafka's brokers do. Some clients, such as librdkafka, refuse null.
-            for steps in _records(name, version):
+            for steps in paths_of(name, version, is_records):
                 for holder, key in slots(values, steps):
                     holder[key] = b""
         return frame.with_values(values)
@@ -235,15 +222,15 @@ def throttle_change(ms: int) -> Change:
 
 def _filled(frame: Frame, values: dict[str, Any]) -> list[tuple[Any, Any]]:
     """The places of record batches that are not empty."""
-    paths = _records(frame.name, frame.exchange.version)
-    return [(holder, key) for steps in paths for holder, key in slots(values, steps) if holder[key]]
+    found = paths_of(frame.name, frame.exchange.version, is_records)
+    return [(holder, key) for steps in found for holder, key in slots(values, steps) if holder[key]]
 
 
 def records_change(data: bytes) -> Change:
     """Puts these bytes in place of the record batches of every partition that has some."""
 
     def change(frame: Frame, dice: Dice) -> Frame | None:
-        if (form := frame.form) is None or not has_records(form):
+        if (form := frame.form) is None or not form.has_records:
             return None
         values = frame.values()
         places = _filled(frame, values)

@@ -297,7 +297,7 @@ class Side(Taker):
             self.connection.pairing.asked(exchange, b"", time.monotonic_ns())
         api = None if exchange is None or self.direction == "request" else exchange.api
         # The client must not leave the proxy. Responses with record batches name brokers only where a leader has moved.
-        leads_out = api is not None and api.is_inside and not api.response.records
+        leads_out = api is not None and api.is_inside and not api.response.has_records
         if leads_out:
             self.note(exchange, "response-not-inside", "it cannot be read, so the connection is closed")
         if leads_out or self.proxy.settings.strict:

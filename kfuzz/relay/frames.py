@@ -20,10 +20,11 @@ from kfuzz.kafka import RELEASES, Role
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import catalogue, newest, requests_by_key
 from kfuzz.messages.headers import request_header_version, response_header_version, written_version
-from kfuzz.messages.model import Definition, Versions, key_of
+from kfuzz.messages.model import Definition, Versions
 from kfuzz.messages.schemas import schema
 from kfuzz.records import check as check_records
 from kfuzz.relay.addresses import has_addresses
+from kfuzz.relay.paths import is_records, paths_of
 from kfuzz.wire.io.cursor import uvarint_of
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ class Form:
     header_version: int
     header: Schema
     body: Schema
-    # The names of the fields whose bytes are record batches.
-    records: frozenset[str]
+    has_records: bool
 
     def check(self, data: Buffer) -> tuple[int, list[Finding], Picked | None]:
         """Where the body begins (-1 if the header is refused), what a strict reader says, and what the body has.
@@ -192,9 +192,8 @@ def is_inside(keys: bytes) -> bool | None:
 
 def _form(definition: Definition, version: int, header_name: str, header_version: int) -> Form:
     header = schema(newest(header_name, header_version), header_version)
-    structs = [definition.fields, *(one.fields for one in definition.structs.values())]
-    records = frozenset(key_of(one.name) for fields in structs for one in fields if one.type.name == "records")
-    return Form(definition, version, header_name, header_version, header, schema(definition, version), records)
+    has_records = bool(paths_of(definition.name, version, is_records))
+    return Form(definition, version, header_name, header_version, header, schema(definition, version), has_records)
 
 
 @dataclass(slots=True, eq=False)
