@@ -170,8 +170,6 @@ class Cluster:
         """All connections for batches."""
         return [link for (_, number), link in self._links.items() if number != CONTROL]
 
-    # -- requests that may be repeated
-
     async def until_done(
         self,
         what: str,

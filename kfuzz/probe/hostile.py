@@ -223,8 +223,6 @@ class _Asked:
     def body(self, context: Context) -> bytes:
         return encode(self.definition, self.version, self.values(context))
 
-    # -- mutants
-
     def mutant(self, index: int, others: Sequence[bytes], context: Context) -> bytes:
         dice = self.dice("mutant", index)
         other = dice.pick(others) if others else b""

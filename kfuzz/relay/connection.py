@@ -163,12 +163,7 @@ class Connection:
     def answer(self, exchange: Exchange, steps: Sequence[Step]) -> None:
         """Answer a request in the broker's place, after the responses to the requests before it."""
         if exchange.has_answer:
-            self._send("response", self.pairing.reply(exchange, steps))
-
-    def replied(self, skipped: Sequence[Exchange]) -> None:
-        """A broker has left out requests, some of which the proxy answers itself: send those answers now."""
-        for one in skipped:
-            self._send("response", one.reply or ())
+            self.send("response", self.pairing.reply(exchange, steps))
 
     def sends_again(self, frame: Frame) -> None:
         """A frame is sent twice. The client gets only one response to a request."""
@@ -188,7 +183,7 @@ class Connection:
 
     def release(self, direction: Direction) -> None:
         """Send the frame that is kept, if one is."""
-        self._send(direction, self.kept(direction))
+        self.send(direction, self.kept(direction))
 
     def kept(self, direction: Direction) -> Sequence[Step]:
         """The steps of the frame that is kept; they are sent now."""
@@ -200,7 +195,7 @@ class Connection:
             self.pairing.wait(exchange)
         return steps
 
-    def _send(self, direction: Direction, steps: Sequence[Step]) -> None:
+    def send(self, direction: Direction, steps: Sequence[Step]) -> None:
         """Send frames in a direction besides those that come."""
         if steps and not self.is_closed:
             if direction == "response":
@@ -413,9 +408,11 @@ class Responses(Side):
     def _pair(self, head: memoryview) -> Exchange | None:
         exchange, skipped = self.connection.pairing.answered(head)
         for one in skipped:
-            if not one.is_copy and one.reply is None:
+            if one.reply is not None:
+                # The proxy answers it itself.
+                self.connection.send("response", one.reply)
+            elif not one.is_copy:
                 self.note(one, "no-response", "the broker answered a later request of the connection first")
-        self.connection.replied(skipped)
         self._begun.append(exchange)
         if exchange is None:
             [number] = CORRELATION.unpack_from(head)

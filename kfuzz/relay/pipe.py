@@ -193,20 +193,18 @@ def _close(ends: tuple[int, int]) -> None:
         os.close(one)
 
 
+@dataclass(slots=True, eq=False)
 class Mirror:
     """A part of a held frame as the kernel has it. It is sent without a copy.
 
     ``start``: where it begins in the frame, with the frame's size; ``size``: its bytes that are not sent.
     """
 
-    __slots__ = ("_buffers", "_ends", "_is_full", "size", "start")
-
-    def __init__(self, buffers: Buffers, ends: tuple[int, int], start: int) -> None:
-        self._buffers = buffers
-        self._ends = ends
-        self.start = start
-        self.size = 0
-        self._is_full = False
+    _buffers: Buffers
+    _ends: tuple[int, int]
+    start: int
+    size: int = 0
+    _is_full: bool = False
 
     def receive(self, source: Socket, room: memoryview) -> int:
         """As ``source.recv_into``. Once the kernel's pipe is full, nothing more comes into the mirror."""
