@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
@@ -96,13 +96,12 @@ class Rules:
         except KeyError:
             raise UsageError(f"rule {number} does not exist: it was removed, or nobody added it") from None
 
-    def add(self, rule: Rule | Mapping[str, Any]) -> int:
-        """Add a rule after all others. Its number, which is never given again. ``UsageError`` if it is wrong."""
+    def add(self, rule: Rule) -> int:
+        """Add a rule after all others. Its number, which is never given again. ``UsageError`` if there are too many."""
         if len(self._live) >= RULES_MAX:
             raise UsageError(f"there are {RULES_MAX} rules already; remove some")
-        made = rule if isinstance(rule, Rule) else Rule(rule)
         self._numbers += 1
-        self._live[self._numbers] = Live(self._numbers, made)
+        self._live[self._numbers] = Live(self._numbers, rule)
         self._by_api.clear()
         return self._numbers
 

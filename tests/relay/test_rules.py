@@ -153,7 +153,7 @@ def test_only_frames_that_may_match_are_held() -> None:
 def test_numbers_of_rules_are_never_given_again() -> None:
     rules = rules_of("Heartbeat drop", "Fetch drop")
     rules.remove(2)
-    assert rules.add({"api": "Fetch", "drop": True}) == 3
+    assert rules.add(parse_rule("Fetch drop")) == 3
     rules.clear()
     assert rules.add(parse_rule("Fetch drop")) == 4
     assert [one.number for one in rules] == [4]
