@@ -19,15 +19,7 @@ from kfuzz.messages import decode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import NONE, Versions
-from kfuzz.probe.conversations import (
-    CONVERSATIONS,
-    REBALANCE_TIMEOUT_MS,
-    Context,
-    Conversation,
-    Place,
-    batch,
-    produced,
-)
+from kfuzz.probe.conversations import CONVERSATIONS, REBALANCE_TIMEOUT_MS, Context, Conversation, Place, batch, produced
 from kfuzz.probe.hostile import Case, Shot
 from kfuzz.probe.reactions import Asked, Harm, Reaction, answered
 from kfuzz.probe.settings import Settings
@@ -169,7 +161,7 @@ class Side:
     async def ask(self, case: Case, context: Context) -> Asked:
         """Send a case, and see what happens. ``EncodeError`` if the context's values leave no place for it."""
         try:
-            link = await self._kept(self._hostile, case.place)
+            link = await self._kept(self._hostile, CONVERSATIONS[case.conversation].place)
         except ConnectionLost as error:
             return Asked(case, b"", Reaction("closed", harm="gone", text=str(error)))
         body = case.make(context)
