@@ -156,8 +156,6 @@ class Side:
             return f"{', '.join(self.topics)} may still be there: {str(error) or 'no answer in time'}"
         return ""
 
-    # -- one request
-
     async def ask(self, case: Case, context: Context) -> Asked:
         """Send a case, and see what happens. ``EncodeError`` if the context's values leave no place for it."""
         try:

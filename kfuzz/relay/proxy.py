@@ -381,8 +381,6 @@ class Proxy:
         is_changed = replace_addresses(frame.name, frame.exchange.version, values, place)
         return frame.with_values(values) if is_changed else None
 
-    # -- the end
-
     def to_json(self) -> dict[str, Any]:
         self.settle()
         return {

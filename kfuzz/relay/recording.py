@@ -22,7 +22,7 @@ from kfuzz.annotate import frames
 from kfuzz.client.address import Address
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, map_regular, open_regular, require_empty
+from kfuzz.files import cannot_write, map_regular, open_regular, require_empty, writing
 from kfuzz.findings import Profile
 from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, integer, number, optional, table_of
 from kfuzz.kafka import INT32_MAX, INT64_MAX
@@ -83,10 +83,8 @@ class Recorder:
         self._sizes: dict[tuple[int, Direction], int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
-        try:
+        with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from None
         known = [{"broker": str(one), "place": str(places[one])} for one in brokers]
         self._line({"format": FORMAT, "brokers": known})
         self._flush()
