@@ -6,6 +6,7 @@ docs/new-release.md says what else a new release needs.
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal, get_args
 
 # The releases whose clients are testees and whose message definitions are catalogues, oldest first. Every vector has
@@ -43,6 +44,9 @@ INT64_MAX: Final = (1 << 63) - 1
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
+
+# A name that Kafka allows for a topic; org.apache.kafka.common.internals.Topic.
+TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 # A log writes one index entry per this many bytes: the default of ``index.interval.bytes``.
 INDEX_INTERVAL_BYTES: Final = 4096

@@ -62,8 +62,7 @@ def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, secre
     if out.exists() and not out.is_file() and not out.is_dir():
         raise UsageError(f"{out} is no regular file, and kfuzz reads the copy again; name another file with --out")
     if path != "-" and local_path(path).is_dir():
-        from kfuzz.relay.recording import Recording
-        from kfuzz.relay.redacting import redact_recording
+        from kfuzz.relay.recording import Recording, redact_recording
 
         recorded = Recording(local_path(path))
         with whole_directory(require_empty(out)) as folder:

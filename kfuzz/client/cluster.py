@@ -56,7 +56,7 @@ class Cluster:
     """
 
     settings: Access
-    count_reconnect: Callable[[], None]
+    count_reconnect: Callable[[], None] = lambda: None
     permit: Permit = lambda address, hosts: None
 
     def __post_init__(self) -> None:
@@ -96,7 +96,6 @@ class Cluster:
             link.wake()
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._expiry is not None:
             self._expiry.cancel()
         for link in self._links.values():
@@ -170,8 +169,6 @@ class Cluster:
     def batch_links(self) -> list[Link]:
         """All connections for batches."""
         return [link for (_, number), link in self._links.items() if number != CONTROL]
-
-    # -- requests that may be repeated
 
     async def until_done(
         self,
@@ -396,7 +393,7 @@ class Cluster:
 
 async def asked(settings: Access, ask: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
     """The answer of ``ask``, over connections that are closed at its end."""
-    cluster = Cluster(settings, lambda: None)
+    cluster = Cluster(settings)
     try:
         await cluster.open()
         return await ask(cluster)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,7 @@ from kfuzz.client.address import Access
 from kfuzz.client.cluster import CONTROL, Cluster, asked
 from kfuzz.errors import UsageError
 from kfuzz.files import writing
-from kfuzz.kafka import ISOLATIONS, Isolation
+from kfuzz.kafka import ISOLATIONS, TOPIC_NAME, Isolation
 from kfuzz.logs.segments import matches
 from kfuzz.logs.stored import last_offset
 from kfuzz.messages.codec import Message
@@ -28,8 +27,6 @@ FETCH_BYTES: Final = 8 << 20
 WAIT_MS: Final = 500
 # The most of a partition: Kafka's segments are below 2 GiB.
 SEGMENT_BYTES: Final = (1 << 31) - 2 * FETCH_BYTES
-# Names of topics become names of folders.
-LEGAL: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 NAMED_MAX: Final = 10
 # Of ListOffsets, a later one needs a timeout of its own; of Fetch, ids of topics.
 VERSION_MAX: Final = {"ListOffsets": 9, "Fetch": 12}
@@ -59,7 +56,8 @@ class Live:
 
     async def _copied(self, cluster: Cluster, folder: Path, set_done: Callable[[int], None]) -> list[str]:
         sentences, done = [], 0
-        found = {name: count for name, count in (await cluster.topics()).items() if LEGAL.fullmatch(name)}
+        # Names of topics become names of folders.
+        found = {name: count for name, count in (await cluster.topics()).items() if TOPIC_NAME.fullmatch(name)}
         chosen = sorted(name for name in found if matches(name, self.topics))
         if not chosen:
             known = ", ".join(sorted(found)[:NAMED_MAX]) or "none"

@@ -320,7 +320,6 @@ class Link:
             self.lose(f"no answer within {self.timeout_s:g} s", "silent")
 
     def close(self) -> None:
-        """Close the connection."""
         self.lose("closed")
 
     def release(self) -> socket.socket:

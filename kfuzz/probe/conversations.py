@@ -174,12 +174,10 @@ class Context:
 
     @property
     def group(self) -> str:
-        """The group of the conversation."""
         return f"{self.prefix}-group"
 
     @property
     def transactional_id(self) -> str:
-        """The transactional id of the conversation."""
         return f"{self.prefix}-transactions"
 
     def stranger(self) -> Context:

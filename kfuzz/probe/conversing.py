@@ -120,7 +120,6 @@ class _Probe:
         self._machine = Machine(hostility.pid, hostility.log)
 
     async def run(self) -> Report:
-        """The whole probe."""
         deadline = time.monotonic() + self.settings.duration_s
         try:
             cases = await self._planned()

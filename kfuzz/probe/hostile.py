@@ -29,7 +29,6 @@ from kfuzz.probe.conversations import (
     NOBODY,
     Context,
     Conversation,
-    Place,
     assignment,
     subscription,
 )
@@ -82,11 +81,6 @@ class Case:
     def id(self) -> str:
         """The case's name, which stays the same for the same suite and version of kfuzz."""
         return f"{self.conversation}/{self.api}/{self.version}/{self.kind}/{self.index}"
-
-    @property
-    def place(self) -> Place:
-        """The place where its conversation is held."""
-        return CONVERSATIONS[self.conversation].place
 
     def shot(self, body: bytes, next_number: Callable[[], int]) -> Shot:
         """The bytes to send for a body."""
@@ -222,8 +216,6 @@ class _Asked:
 
     def body(self, context: Context) -> bytes:
         return encode(self.definition, self.version, self.values(context))
-
-    # -- mutants
 
     def mutant(self, index: int, others: Sequence[bytes], context: Context) -> bytes:
         dice = self.dice("mutant", index)

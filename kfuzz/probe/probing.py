@@ -159,7 +159,7 @@ class ProbedBroker:
 
     async def _work(self, questions: Sequence[Question[Any]]) -> None:
         """Ask all questions, as far as the broker and the time allow. Removes the topics, whatever happens."""
-        self._cluster = Cluster(self._settings, lambda: None, self._settings.permit)
+        self._cluster = Cluster(self._settings, permit=self._settings.permit)
         try:
             await self._cluster.open()
             try:

@@ -127,7 +127,6 @@ class Cause:
         return self.smallest.reaction.harm
 
     def add(self, asked: Asked) -> None:
-        """Count a case."""
         self.count += 1
         self.smallest = min(self.smallest, asked, key=lambda one: (len(one.sent), one.case.id))
         self.at_reference += asked.reference is not None and asked.reference.harm == self.harm
@@ -137,7 +136,6 @@ class Cause:
             self.others.append(asked.case.id)
 
     def to_json(self) -> dict[str, Any]:
-        """The cause for a report."""
         one, said = self.smallest, self.smallest.reaction
         smallest = {"id": one.case.id, "size": len(one.sent), "text": said.text} | _hex(one.sent)
         if one.reference is not None:
@@ -187,7 +185,6 @@ class Report:
     ended: str = ""
 
     def add(self, asked: Asked) -> None:
-        """Count a case."""
         self.total += 1
         said = asked.reaction
         self.outcomes[said.outcome] += 1
@@ -220,7 +217,6 @@ class Report:
         return bool(self.ended) or any(one.harm in FOUND for one in self.by_cause.values())
 
     def to_json(self) -> dict[str, Any]:
-        """The report in JSON."""
         return {
             "format": "kfuzz-probe-apis/1",
             "seed": self.seed,
@@ -239,7 +235,6 @@ class Report:
 
 
 def lines(report: Report, causes_shown: int) -> Iterator[str]:
-    """The report for people."""
     yield f"asked     {counted(report.total, 'hostile request')}, seed {report.seed}"
     yield f"broker    {_counts(report.outcomes)}"
     yield f"answers   {_counts(report.answers)}"

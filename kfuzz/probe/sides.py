@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,15 +19,7 @@ from kfuzz.messages import decode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import NONE, Versions
-from kfuzz.probe.conversations import (
-    CONVERSATIONS,
-    REBALANCE_TIMEOUT_MS,
-    Context,
-    Conversation,
-    Place,
-    batch,
-    produced,
-)
+from kfuzz.probe.conversations import CONVERSATIONS, REBALANCE_TIMEOUT_MS, Context, Conversation, Place, batch, produced
 from kfuzz.probe.hostile import Case, Shot
 from kfuzz.probe.reactions import Asked, Harm, Reaction, answered
 from kfuzz.probe.settings import Settings
@@ -156,20 +149,17 @@ class Side:
             return ""
         try:
             async with asyncio.timeout(self._timeout_s):
-                link = await self.link()
-                values = {"topicNames": self.topics, "timeoutMs": self._settings.timeout_ms}
-                await link.call("DeleteTopics", values)
-                link.close()
+                with closing(await self.link()) as link:
+                    values = {"topicNames": self.topics, "timeoutMs": self._settings.timeout_ms}
+                    await link.call("DeleteTopics", values)
         except (KfuzzError, TimeoutError) as error:
             return f"{', '.join(self.topics)} may still be there: {str(error) or 'no answer in time'}"
         return ""
 
-    # -- one request
-
     async def ask(self, case: Case, context: Context) -> Asked:
         """Send a case, and see what happens. ``EncodeError`` if the context's values leave no place for it."""
         try:
-            link = await self._kept(self._hostile, case.place)
+            link = await self._kept(self._hostile, CONVERSATIONS[case.conversation].place)
         except ConnectionLost as error:
             return Asked(case, b"", Reaction("closed", harm="gone", text=str(error)))
         body = case.make(context)
@@ -258,16 +248,15 @@ class Health:
 
     async def _failure(self, name: str) -> str:
         side = self._side
-        link: Link | None = None
         try:
-            link = await side.link()
-            if name == CONNECT:
-                return ""
-            context = Context(self._name(), link=link, deadline=time.monotonic() + side.patience_s)
-            async with asyncio.timeout(side.patience_s):
-                self._known = self._known or await side.new_topic(self._name())
-                context.topic, context.topic_id = self._known
-                await PARTS[name](context)
+            with closing(await side.link()) as link:
+                if name == CONNECT:
+                    return ""
+                context = Context(self._name(), link=link, deadline=time.monotonic() + side.patience_s)
+                async with asyncio.timeout(side.patience_s):
+                    self._known = self._known or await side.new_topic(self._name())
+                    context.topic, context.topic_id = self._known
+                    await PARTS[name](context)
         except IndexError:
             self._known = None
             return "an answer lacks what was asked for"
@@ -275,9 +264,6 @@ class Health:
             # A hostile request may have deleted the topic, as anybody may.
             self._known = None
             return foreign_text(str(error) or "no answer in time")
-        finally:
-            if link is not None:
-                link.close()
         return ""
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import key_of
-from kfuzz.relay.paths import Steps, fields, slots
+from kfuzz.relay.paths import Steps, paths_of, slots
 
 # Gets a host and a port, and gives those to show instead.
 Place = Callable[[str, int], tuple[str, int]]
@@ -23,9 +22,8 @@ PORT: Final = "port"
 @cache
 def _hosts(name: str, version: int) -> tuple[Steps, ...]:
     """The paths to the hosts of structs that have a port too."""
-    found = fields(newest(name, version), version, lambda one: key_of(one.name) in (HOST, PORT))
-    paths = [steps for steps, _ in found]
-    return tuple(steps for steps in paths if steps[-1] == HOST and (*steps[:-1], PORT) in paths)
+    found = paths_of(name, version, lambda one: key_of(one.name) in (HOST, PORT))
+    return tuple(steps for steps in found if steps[-1] == HOST and (*steps[:-1], PORT) in found)
 
 
 def has_addresses(name: str, version: int) -> bool:

@@ -226,7 +226,6 @@ class _Stream:
         path.touch()
 
     def view(self) -> memoryview:
-        """The bytes."""
         return memoryview(map_regular(self.path))
 
     def packet(self, at: int) -> int:

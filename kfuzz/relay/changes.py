@@ -7,8 +7,8 @@ message at once. Nothing here knows sockets.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
-from typing import Any, Final
+from functools import cache, lru_cache, partial
+from typing import Any, Final, TypeVar
 
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.errors import EncodeError, UsageError
@@ -16,18 +16,18 @@ from kfuzz.forms import Wrong, nearest, shown
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.jsonform import from_json
-from kfuzz.messages.model import key_of
+from kfuzz.messages.model import Field, key_of
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.engine import Engine
 from kfuzz.mutate.message import MessageMutator
 from kfuzz.relay.addresses import has_addresses, replace_addresses
 from kfuzz.relay.frames import Form, Frame
-from kfuzz.relay.paths import EACH, PATH_CHARACTERS_MAX, Each, Steps, fields, slots, steps_of
+from kfuzz.relay.paths import EACH, PATH_CHARACTERS_MAX, Each, Steps, fields, is_records, paths_of, slots, steps_of
 
 # Gives the frame in place of another, or None if that has nothing to change. ``MessageError`` if it cannot be read,
 # ``EncodeError`` if a value does not fit into its version.
 Change = Callable[[Frame, Dice], Frame | None]
-
+T = TypeVar("T")
 
 # With this probability, mutation of a frame that has record batches changes those instead of its other fields.
 RECORDS_SHARE: Final = 0.5
@@ -79,32 +79,17 @@ def number_paths(name: str, version: int) -> tuple[tuple[str, int], ...]:
     )
 
 
-@cache
-def _errors(name: str, version: int) -> tuple[Steps, ...]:
-    found = fields(newest(name, version), version, lambda one: one.type.name == "int16" and _is_error(one.name))
-    return tuple(steps for steps, _ in found)
-
-
-def _is_error(name: str) -> bool:
+def _names_error(name: str) -> bool:
     # Also partitionErrorCode and acknowledgeErrorCode.
     return name.lower().endswith("errorcode")
 
 
-@cache
-def _records(name: str, version: int) -> tuple[Steps, ...]:
-    """The paths to record batches."""
-    found = fields(newest(name, version), version, lambda one: one.type.name == "records")
-    return tuple(steps for steps, _ in found)
+def _is_error(field: Field) -> bool:
+    return field.type.name == "int16" and _names_error(field.name)
 
 
 def has_errors(form: Form) -> bool:
-    """Whether messages of this form have an error."""
-    return bool(_errors(form.definition.name, form.version))
-
-
-def has_records(form: Form) -> bool:
-    """Whether messages of this form can have record batches."""
-    return bool(_records(form.definition.name, form.version))
+    return bool(paths_of(form.definition.name, form.version, _is_error))
 
 
 def has_field(form: Form, name: str) -> bool:
@@ -140,17 +125,10 @@ def set_change(forms: Sequence[Form], values: Mapping[str, Any]) -> Change:
     for path, given in values.items():
         try:
             steps = steps_of(path)
-            is_error = _is_error(str(steps[-1])) and isinstance(given, str)
-            value = error_code(given) if is_error else given
-            why, is_known = "", False
-            for form in reversed(forms):
-                try:
-                    made[form.version].append((steps, _typed(form, steps, value)))
-                    is_known = True
-                except (UsageError, EncodeError) as error:
-                    why = why or str(error)
-            if not is_known:
-                raise Wrong("cannot be set in any of the rule's versions", why)
+            is_error = _names_error(str(steps[-1])) and isinstance(given, str)
+            type_it = partial(_typed, steps=steps, given=error_code(given) if is_error else given)
+            for version, value in _by_version(forms, type_it, "cannot be set in any of the rule's versions").items():
+                made[version].append((steps, value))
         except Wrong as wrong:
             raise wrong.inside(f'."{path[:PATH_CHARACTERS_MAX]}"') from None
 
@@ -165,6 +143,23 @@ def set_change(forms: Sequence[Form], values: Mapping[str, Any]) -> Change:
         return frame.with_values(body) if changed else None
 
     return change
+
+
+def _by_version(forms: Sequence[Form], make: Callable[[Form], T], problem: str) -> dict[int, T]:
+    """The results of ``make`` for the forms of one message, by the version; without those that cannot have it.
+
+    ``Wrong`` with this problem if none can; the reason is that of the last version.
+    """
+    made: dict[int, T] = {}
+    why = ""
+    for form in reversed(forms):
+        try:
+            made[form.version] = make(form)
+        except (UsageError, EncodeError) as error:
+            why = why or str(error)
+    if not made:
+        raise Wrong(problem, why)
+    return made
 
 
 def _typed(form: Form, steps: Steps, given: Any) -> Any:
@@ -189,7 +184,7 @@ def error_change(code: int) -> Change:
 
     def change(frame: Frame, dice: Dice) -> Frame | None:
         name, version = frame.name, frame.exchange.version
-        if frame.form is None or not (errors := _errors(name, version)):
+        if frame.form is None or not (errors := paths_of(name, version, _is_error)):
             return None
         values = frame.values()
         own = AT_THE_TOP.get(name)
@@ -203,7 +198,7 @@ def error_change(code: int) -> Change:
             holder[key] = code
         if code:
             # As Kafka's brokers do. Some clients, such as librdkafka, refuse null.
-            for steps in _records(name, version):
+            for steps in paths_of(name, version, is_records):
                 for holder, key in slots(values, steps):
                     holder[key] = b""
         return frame.with_values(values)
@@ -227,15 +222,15 @@ def throttle_change(ms: int) -> Change:
 
 def _filled(frame: Frame, values: dict[str, Any]) -> list[tuple[Any, Any]]:
     """The places of record batches that are not empty."""
-    paths = _records(frame.name, frame.exchange.version)
-    return [(holder, key) for steps in paths for holder, key in slots(values, steps) if holder[key]]
+    found = paths_of(frame.name, frame.exchange.version, is_records)
+    return [(holder, key) for steps in found for holder, key in slots(values, steps) if holder[key]]
 
 
 def records_change(data: bytes) -> Change:
     """Puts these bytes in place of the record batches of every partition that has some."""
 
     def change(frame: Frame, dice: Dice) -> Frame | None:
-        if (form := frame.form) is None or not has_records(form):
+        if (form := frame.form) is None or not form.has_records:
             return None
         values = frame.values()
         places = _filled(frame, values)
@@ -329,13 +324,8 @@ def replies_of(forms: Sequence[Form], given: Mapping[str, Any]) -> dict[int, byt
 
     ``Wrong`` if no version can have them; ``forms`` are in the order of their versions.
     """
-    made: dict[int, bytes] = {}
-    why = ""
-    for form in reversed(forms):
-        try:
-            made[form.version] = encode(form.definition, form.version, from_json(form.definition, form.version, given))
-        except (UsageError, EncodeError) as error:
-            why = why or str(error)
-    if not made:
-        raise Wrong("fits none of the rule's versions", why)
-    return made
+
+    def body(form: Form) -> bytes:
+        return encode(form.definition, form.version, from_json(form.definition, form.version, given))
+
+    return _by_version(forms, body, "fits none of the rule's versions")

@@ -27,7 +27,7 @@ from kfuzz.relay.frames import (
     is_inside,
     offers,
 )
-from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, framed
+from kfuzz.relay.pipe import HALT, SIZE, Pipe, Step, Taker, framed
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -163,12 +163,7 @@ class Connection:
     def answer(self, exchange: Exchange, steps: Sequence[Step]) -> None:
         """Answer a request in the broker's place, after the responses to the requests before it."""
         if exchange.has_answer:
-            self._send("response", self.pairing.reply(exchange, steps))
-
-    def replied(self, skipped: Sequence[Exchange]) -> None:
-        """A broker has left out requests, some of which the proxy answers itself: send those answers now."""
-        for one in skipped:
-            self._send("response", one.reply or ())
+            self.send("response", self.pairing.reply(exchange, steps))
 
     def sends_again(self, frame: Frame) -> None:
         """A frame is sent twice. The client gets only one response to a request."""
@@ -188,7 +183,7 @@ class Connection:
 
     def release(self, direction: Direction) -> None:
         """Send the frame that is kept, if one is."""
-        self._send(direction, self.kept(direction))
+        self.send(direction, self.kept(direction))
 
     def kept(self, direction: Direction) -> Sequence[Step]:
         """The steps of the frame that is kept; they are sent now."""
@@ -200,7 +195,7 @@ class Connection:
             self.pairing.wait(exchange)
         return steps
 
-    def _send(self, direction: Direction, steps: Sequence[Step]) -> None:
+    def send(self, direction: Direction, steps: Sequence[Step]) -> None:
         """Send frames in a direction besides those that come."""
         if steps and not self.is_closed:
             if direction == "response":
@@ -239,10 +234,9 @@ class Connection:
             recorder.frame(self.number, self.broker, "response", of, pieces, changed=changed)
 
 
-class Side:
+class Side(Taker):
     """The parts that both directions of a connection share."""
 
-    head_bytes = 0
     direction: Direction
 
     def __init__(self, connection: Connection) -> None:
@@ -252,7 +246,6 @@ class Side:
         self._begun: deque[Exchange | None] = deque()
 
     def began(self, head: memoryview, size: int) -> bool:
-        """A frame begins."""
         # Small frames that came before it are paired first.
         self.proxy.settle()
         self.connection.small.clear()
@@ -269,20 +262,17 @@ class Side:
         self._seen(view, now_ns)
 
     def unread(self, why: str) -> None:
-        """No frames are read any more."""
         self._left_out(why)
         self.note(None, "frame-size", f"{why} begins; from here on, bytes are passed on unread")
         if self.proxy.settings.strict:
             self.connection.close()
 
     def ended(self, why: str) -> None:
-        """The sender has ended."""
         if why:
             self.note(None, "connection-cut", why)
         self.connection.release(self.direction)
 
     def drained(self) -> None:
-        """Everything is sent."""
         self.connection.end(self.direction)
 
     def note(self, exchange: Exchange | None, code: str, sentence: str) -> None:
@@ -295,7 +285,6 @@ class Side:
         raise NotImplementedError
 
     def skipped(self, why: str) -> None:
-        """A frame is not read."""
         self._left_out(why)
         exchange = self._begun.pop()
         self.note(exchange, "frame-too-large", why)
@@ -303,7 +292,7 @@ class Side:
             self.connection.pairing.asked(exchange, b"", time.monotonic_ns())
         api = None if exchange is None or self.direction == "request" else exchange.api
         # The client must not leave the proxy. Responses with record batches name brokers only where a leader has moved.
-        leads_out = api is not None and api.is_inside and not api.response.records
+        leads_out = api is not None and api.is_inside and not api.response.has_records
         if leads_out:
             self.note(exchange, "response-not-inside", "it cannot be read, so the connection is closed")
         if leads_out or self.proxy.settings.strict:
@@ -376,19 +365,16 @@ class Requests(Side):
         return exchange
 
     def passed(self, data: memoryview) -> None:
-        """A request was passed on."""
         self._seen(data, time.monotonic_ns())
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
-        """A request may be changed."""
         return self._treated(self._seen(data, time.monotonic_ns()), data)
 
     def _seen(self, data: memoryview, now_ns: int) -> Frame:
         exchange = self._begun.popleft()
         assert exchange is not None
         self.connection.pairing.asked(exchange, data, now_ns)
-        frame = Frame(exchange, self.direction, data)
-        frame.check()
+        frame = Frame(exchange, self.direction, data).check()
         self.proxy.saw(frame)
         if (recorder := self.proxy.recorder) is not None:
             one = self.connection
@@ -422,9 +408,11 @@ class Responses(Side):
     def _pair(self, head: memoryview) -> Exchange | None:
         exchange, skipped = self.connection.pairing.answered(head)
         for one in skipped:
-            if not one.is_copy and one.reply is None:
+            if one.reply is not None:
+                # The proxy answers it itself.
+                self.connection.send("response", one.reply)
+            elif not one.is_copy:
                 self.note(one, "no-response", "the broker answered a later request of the connection first")
-        self.connection.replied(skipped)
         self._begun.append(exchange)
         if exchange is None:
             [number] = CORRELATION.unpack_from(head)
@@ -432,13 +420,11 @@ class Responses(Side):
         return exchange
 
     def passed(self, data: memoryview) -> None:
-        """A response was passed on."""
         frame = self._seen(data, time.monotonic_ns())
         if not self.connection.is_half_open:
             self.connection.record_response(None if frame is None else frame.exchange, None, data)
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
-        """A response may be changed."""
         frame = self._seen(data, time.monotonic_ns())
         steps = self._treated(frame, data)
         self.connection.record_response(None if frame is None else frame.exchange, steps, data)
@@ -448,16 +434,9 @@ class Responses(Side):
         exchange = self._begun.popleft()
         if exchange is None:
             return None
-        frame = Frame(exchange, self.direction, data)
-        frame.check()
-        if exchange.name == API_VERSIONS:
-            self._learn(frame)
+        frame = Frame(exchange, self.direction, data).check()
+        if exchange.name == API_VERSIONS and frame.is_read:
+            with contextlib.suppress(MessageError):
+                self.connection.offered, _ = offers(frame)
         self.proxy.saw(frame, now_ns)
         return frame
-
-    def _learn(self, frame: Frame) -> None:
-        """Take the versions that the broker offers."""
-        if not frame.is_read:
-            return
-        with contextlib.suppress(MessageError):
-            self.connection.offered, _ = offers(frame)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import re
-import socket
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -80,11 +79,10 @@ class Control:
 
     async def __aenter__(self) -> Control:
         try:
-            listening = socket.create_server((HOST, self.port))
+            self._server = await asyncio.start_server(self._connected, HOST, self.port, limit=LINE_BYTES_MAX)
         except OSError as error:
             raise cannot_open(f"the control port {self.port}", error) from None
-        self.port = listening.getsockname()[1]
-        self._server = await asyncio.start_server(self._connected, sock=listening, limit=LINE_BYTES_MAX)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -20,10 +20,11 @@ from kfuzz.kafka import RELEASES, Role
 from kfuzz.messages import decode, encode
 from kfuzz.messages.catalogues import catalogue, newest, requests_by_key
 from kfuzz.messages.headers import request_header_version, response_header_version, written_version
-from kfuzz.messages.model import Definition, Versions, key_of
+from kfuzz.messages.model import Definition, Versions
 from kfuzz.messages.schemas import schema
 from kfuzz.records import check as check_records
 from kfuzz.relay.addresses import has_addresses
+from kfuzz.relay.paths import is_records, paths_of
 from kfuzz.wire.io.cursor import uvarint_of
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ Direction = Literal["request", "response"]
 HEAD: Final = struct.Struct(">hhi")
 KEYS: Final = struct.Struct(">hh")
 CORRELATION: Final = struct.Struct(">i")
-CLIENT_ID_SIZE: Final = struct.Struct(">h")
-ACKS: Final = struct.Struct(">h")
+# The size of a client id, and the acks of Produce.
+INT16: Final = struct.Struct(">h")
 # Of Produce: the first version with a transactional id.
 FIRST_WITH_ID: Final = 3
 FLEXIBLE_HEADER: Final = 2
@@ -74,8 +75,7 @@ class Form:
     header_version: int
     header: Schema
     body: Schema
-    # The names of the fields whose bytes are record batches.
-    records: frozenset[str]
+    has_records: bool
 
     def check(self, data: Buffer) -> tuple[int, list[Finding], Picked | None]:
         """Where the body begins (-1 if the header is refused), what a strict reader says, and what the body has.
@@ -192,9 +192,8 @@ def is_inside(keys: bytes) -> bool | None:
 
 def _form(definition: Definition, version: int, header_name: str, header_version: int) -> Form:
     header = schema(newest(header_name, header_version), header_version)
-    structs = [definition.fields, *(one.fields for one in definition.structs.values())]
-    records = frozenset(key_of(one.name) for fields in structs for one in fields if one.type.name == "records")
-    return Form(definition, version, header_name, header_version, header, schema(definition, version), records)
+    has_records = bool(paths_of(definition.name, version, is_records))
+    return Form(definition, version, header_name, header_version, header, schema(definition, version), has_records)
 
 
 @dataclass(slots=True, eq=False)
@@ -263,18 +262,17 @@ class Frame:
 
     @property
     def name(self) -> str:
-        """The name of the message."""
         return f"{self.exchange.name}{self.direction.capitalize()}"
 
-    def check(self) -> None:
-        """Check it, without its record batches."""
-        if (form := self.form) is None:
-            return
-        at, self.findings, picked = form.check(self.data)
-        if picked is not None:
-            self.body_at = at
-            records, self.errors, self.has_hosts = picked
-            self.records = [(at + offset, size) for offset, size in records]
+    def check(self) -> Frame:
+        """Check it, without its record batches. Returns the same object."""
+        if (form := self.form) is not None:
+            at, self.findings, picked = form.check(self.data)
+            if picked is not None:
+                self.body_at = at
+                records, self.errors, self.has_hosts = picked
+                self.records = [(at + offset, size) for offset, size in records]
+        return self
 
     def check_batches(self) -> None:
         """Check its record batches too, with the rules of who reads them. Deviations from Kafka's writer are found."""
@@ -455,10 +453,10 @@ class Pairing:
 
 def _client_id(view: memoryview, exchange: Exchange) -> str | None:
     at = HEAD.size
-    if exchange.api is None or exchange.api.request.header_version == 0 or len(view) < at + CLIENT_ID_SIZE.size:
+    if exchange.api is None or exchange.api.request.header_version == 0 or len(view) < at + INT16.size:
         return None
-    [size] = CLIENT_ID_SIZE.unpack_from(view, at)
-    at += CLIENT_ID_SIZE.size
+    [size] = INT16.unpack_from(view, at)
+    at += INT16.size
     if size < 0 or size > len(view) - at:
         return None
     return str(view[at : at + min(size, CLIENT_ID_BYTES_MAX)], "utf-8", "replace")
@@ -477,5 +475,5 @@ def _acks(view: memoryview, api: Api) -> int:
                 return -1
             at += size + max(length - 1, 0)
         else:
-            at += ACKS.size + max(int.from_bytes(view[at : at + ACKS.size], "big", signed=True), 0)
-    return int(ACKS.unpack_from(view, at)[0]) if at <= len(view) - ACKS.size else -1
+            at += INT16.size + max(int.from_bytes(view[at : at + INT16.size], "big", signed=True), 0)
+    return int(INT16.unpack_from(view, at)[0]) if at <= len(view) - INT16.size else -1

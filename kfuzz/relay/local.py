@@ -35,7 +35,7 @@ from kfuzz.forms import nearest, shown
 from kfuzz.messages.jsonform import to_json
 from kfuzz.relay.frames import Direction, Frame, api_names
 from kfuzz.relay.loop import run
-from kfuzz.relay.proxy import Proxy, Settings
+from kfuzz.relay.proxy import Proxy, Settings, Tell
 from kfuzz.relay.rule import SEED, SEED_MAX, Rule
 from kfuzz.relay.rules import Live
 from kfuzz.serve.answers import Broker
@@ -57,7 +57,6 @@ FRAME_BYTES_MAX: Final = 64 << 10
 CALL_S_MAX: Final = 30.0
 
 log = logging.getLogger("kfuzz")
-Tell = Callable[[str], None]
 
 
 def _warn(sentence: str) -> None:

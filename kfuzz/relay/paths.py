@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, Final
 
 from kfuzz.forms import Wrong
+from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition, Field, key_of
 
 _PART: Final = re.compile(r"([A-Za-z_]\w{0,99})(?:\[(\d{1,9}|\*)\])?", re.ASCII)
@@ -36,6 +38,17 @@ def fields(
         elif one.type.struct is not None:
             for more, found in fields(definition, version, wanted, one):
                 yield steps + more, found
+
+
+@cache
+def paths_of(name: str, version: int, wanted: Callable[[Field], bool]) -> tuple[Steps, ...]:
+    """The paths to all fields of a message that are wanted."""
+    return tuple(steps for steps, _ in fields(newest(name, version), version, wanted))
+
+
+def is_records(field: Field) -> bool:
+    """Whether a field has record batches."""
+    return field.type.name == "records"
 
 
 def slots(value: Any, steps: Steps) -> Iterator[tuple[Any, Any]]:

@@ -181,7 +181,6 @@ class Buffers:
             _close(self.kernel_pipes.pop())
 
     def give(self, view: memoryview) -> None:
-        """Take memory back."""
         size = len(view)
         self.bytes -= size
         if self._spare_bytes + size <= SPARE_BYTES_MAX:
@@ -194,20 +193,18 @@ def _close(ends: tuple[int, int]) -> None:
         os.close(one)
 
 
+@dataclass(slots=True, eq=False)
 class Mirror:
     """A part of a held frame as the kernel has it. It is sent without a copy.
 
     ``start``: where it begins in the frame, with the frame's size; ``size``: its bytes that are not sent.
     """
 
-    __slots__ = ("_buffers", "_ends", "_is_full", "size", "start")
-
-    def __init__(self, buffers: Buffers, ends: tuple[int, int], start: int) -> None:
-        self._buffers = buffers
-        self._ends = ends
-        self.start = start
-        self.size = 0
-        self._is_full = False
+    _buffers: Buffers
+    _ends: tuple[int, int]
+    start: int
+    size: int = 0
+    _is_full: bool = False
 
     def receive(self, source: Socket, room: memoryview) -> int:
         """As ``source.recv_into``. Once the kernel's pipe is full, nothing more comes into the mirror."""
@@ -282,7 +279,6 @@ class Pipe:
         return self._is_finished and not self._out
 
     def start(self) -> None:
-        """Begin."""
         self._set_reading(True)
 
     def close(self) -> None:
@@ -327,7 +323,8 @@ class Pipe:
         if not self._is_watched:
             self._is_watched = True
             watch(self._loop, self.source.fileno(), self._readable)
-        if self._has_pending():
+        # A socket of TLS may have decrypted bytes in its own memory, which the loop does not know.
+        if isinstance(self.source, ssl.SSLSocket) and self.source.pending():
             self._loop.call_soon(self._readable)
 
     def _unwatch(self) -> None:
@@ -393,10 +390,6 @@ class Pipe:
             return False
         self._send(data)
         return True
-
-    def _has_pending(self) -> bool:
-        """Whether a socket of TLS has decrypted bytes in its own memory, which the loop does not know."""
-        return isinstance(self.source, ssl.SSLSocket) and self.source.pending() > 0
 
     def _room(self) -> memoryview:
         """Where to receive. A large frame is received to its end and no further, so that little is moved."""

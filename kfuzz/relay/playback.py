@@ -104,7 +104,6 @@ class Outcome:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs."""
         return not self.total and not self.missing
 
     def say(
@@ -137,13 +136,11 @@ class Outcome:
             self.say(new.exchange, new.direction, counted(more, "more difference"))
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as a JSON object."""
         counts = {name: getattr(self, name) for name in ("requests", "left_out", "unread", "compared")}
         found = [one.to_json() for one in self.found.values()]
         return {**counts, "differences": self.total, "found": found, "missing": dict(sorted(self.missing.items()))}
 
     def lines(self) -> Iterator[str]:
-        """The outcome as lines."""
         yield from map(str, self.found.values())
         if more := self.total - sum(one.count for one in self.found.values()):
             yield f"{counted(more, 'more difference')}"
@@ -156,12 +153,6 @@ class Outcome:
         if self.unread:
             yield f"{counted(self.unread, 'recorded frame')} left out: no frame, or a response without a request"
         yield f"{counted(self.requests, 'request')}, {counted(self.compared, 'frame')} compared: {same}"
-
-
-def _frame(exchange: Exchange, direction: Direction, data: memoryview | bytes) -> Frame:
-    frame = Frame(exchange, direction, data)
-    frame.check()
-    return frame
 
 
 def _values(frame: Frame) -> dict[str, Any] | None:
@@ -184,7 +175,7 @@ def _conversation(recording: Recording) -> Iterator[tuple[Event, Frame | None]]:
             direction: Direction = "request" if event.event == "request" else "response"
             data = recording.frame(event)
             exchange = pairings.setdefault(event.connection, Pairing(event.connection)).exchange(direction, data)
-            frame = None if exchange is None else _frame(exchange, direction, data)
+            frame = None if exchange is None else Frame(exchange, direction, data).check()
         yield event, frame
 
 
@@ -322,7 +313,7 @@ class _Clients:
         try:
             async with asyncio.timeout(timeout_s):
                 while (data := await sent.answer) is not None:
-                    response = _frame(exchange, "response", data)
+                    response = Frame(exchange, "response", data).check()
                     if PASSING.isdisjoint(response.errors):
                         break
                     await asyncio.sleep(AGAIN_MS / 1000)
@@ -414,7 +405,7 @@ class RecordedBroker(Broker):
         if exchange.api is None:
             self.outcome.say(exchange, "request", "no release that kfuzz knows has this API at this version")
             raise Refused(NOT_RECORDED, f"no release that kfuzz knows has {exchange.name} {exchange.version}")
-        request = _frame(exchange, "request", frame)
+        request = Frame(exchange, "request", frame).check()
         taken = self._take(request, caller)
         if taken is None:
             if exchange.name == HEARTBEAT:

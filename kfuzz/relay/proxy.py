@@ -190,15 +190,10 @@ class Proxy:
         self._listening.clear()
 
     def _listen(self, broker: Address, port: int) -> Address:
-        listening = socket.socket(self._family, socket.SOCK_STREAM)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((self._host, port))
-            listening.listen(BACKLOG)
-            listening.setblocking(False)
-        except BaseException:
-            listening.close()
-            raise
+        is_ipv6 = self._family == socket.AF_INET6
+        address = self._host, port
+        listening = socket.create_server(address, family=self._family, backlog=BACKLOG, dualstack_ipv6=is_ipv6)
+        listening.setblocking(False)
         self._listening.append(listening)
         asyncio.get_running_loop().add_reader(listening, self._accept, listening, broker)
         place = self.places[broker] = Address(self._host, listening.getsockname()[1])
@@ -289,7 +284,6 @@ class Proxy:
             raise OSError("it is not on this machine; add --yes if the proxy may connect to it")
 
     def gone(self, connection: Connection) -> None:
-        """A connection is closed."""
         self.connections.discard(connection)
         if self.recorder is not None:
             self.recorder.closed(connection.number)
@@ -387,10 +381,7 @@ class Proxy:
         is_changed = replace_addresses(frame.name, frame.exchange.version, values, place)
         return frame.with_values(values) if is_changed else None
 
-    # -- the end
-
     def to_json(self) -> dict[str, Any]:
-        """The summary as a JSON object."""
         self.settle()
         return {
             "connections": self.connections_total,
@@ -403,12 +394,11 @@ class Proxy:
         } | self._watch.to_json()
 
     def lines(self) -> Iterator[str]:
-        """The summary as lines."""
         self.settle()
         refused = f", {self.refused} of them refused" if self.refused else ""
         yield f"{counted(self.connections_total, 'connection')}{refused}"
         yield from self._watch.lines()
-        yield from self.rules.lines()
+        yield from map(str, self.rules)
 
 
 def _is_here(host: str) -> bool:

@@ -16,13 +16,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 from kfuzz.annotate import frames
 from kfuzz.client.address import Address
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, map_regular, open_regular, require_empty
+from kfuzz.files import cannot_write, map_regular, open_regular, require_empty, writing
 from kfuzz.findings import Profile
 from kfuzz.forms import BOOLEAN, TEXT, ListOf, Object, Wrong, choice, integer, number, optional, table_of
 from kfuzz.kafka import INT32_MAX, INT64_MAX
@@ -34,6 +34,7 @@ from kfuzz.vectors.kinds import FRAMES
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kfuzz.edit.redacting import Redactor
     from kfuzz.vectors.model import Vector
 
 CONVERSATION: Final = "conversation.jsonl"
@@ -82,10 +83,8 @@ class Recorder:
         self._sizes: dict[tuple[int, Direction], int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
-        try:
+        with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from None
         known = [{"broker": str(one), "place": str(places[one])} for one in brokers]
         self._line({"format": FORMAT, "brokers": known})
         self._flush()
@@ -93,12 +92,10 @@ class Recorder:
             raise self.failure
 
     def opened(self, connection: int, broker: Address) -> None:
-        """A connection to a broker is open."""
         self._event("open", connection, {"broker": str(broker), "place": str(self._places[broker])})
         self._sizes |= {(connection, "request"): 0, (connection, "response"): 0}
 
     def closed(self, connection: int) -> None:
-        """A connection is closed."""
         if self._sizes.pop((connection, "request"), None) is not None:
             self._event("close", connection, {})
         self._sizes.pop((connection, "response"), None)
@@ -312,7 +309,6 @@ class Recording:
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
         return len({one.connection for one in self.events if one.connection})
 
     def data(self, connection: int, direction: Direction) -> bytes | mmap.mmap:
@@ -359,3 +355,38 @@ class Recording:
     def _order(self) -> Iterator[int]:
         """The connection of each request, in the order of the requests."""
         return (one.connection for one in self.events if one.event == "request")
+
+
+def redact_recording(recorded: Recording, folder: Path, redactor: Redactor) -> None:
+    """Write ``recorded`` to ``folder``, which does not exist: frames, and the hosts in the list of frames."""
+    folder.mkdir(parents=True)
+    # Where frames are now, and their sizes.
+    moved: dict[tuple[int, str, int], tuple[int, int]] = {}
+    for connection in sorted({one.connection for one in recorded.events if one.connection}):
+        data = [recorded.data(connection, direction) for direction in get_args(Direction)]
+        for direction, made in zip(get_args(Direction), redactor.capture(*data), strict=True):
+            with (folder / file_name(connection, direction)).open("wb") as file:
+                for at, frame in made:
+                    moved[connection, direction, at] = file.tell(), len(frame)
+                    file.write(frame)
+    with open_regular(recorded.folder / CONVERSATION) as source, (folder / CONVERSATION).open("w") as out:
+        for line in source:
+            if not line.endswith(b"\n"):
+                break
+            value = load_json(line, CONVERSATION, bytes_max=LINE_BYTES_MAX, remedy="record again")
+            for place in value.get("brokers", (value,)):
+                _hide_hosts(place, redactor)
+            where = moved.get((value.get("connection", 0), value.get("event", ""), value.get("at", 0)))
+            if where is not None:
+                value["at"], value["size"] = where
+            out.write(json.dumps(value) + "\n")
+
+
+def _hide_hosts(value: dict[str, Any], redactor: Redactor) -> None:
+    for name in ("broker", "place"):
+        if name in value:
+            host, colon, port = value[name].rpartition(":")
+            value[name] = redactor.swap(host.strip("[]").encode()).decode() + colon + port
+    # It may name a folder.
+    if "why" in value:
+        value["why"] = "redacted"

@@ -227,7 +227,7 @@ class Rule:
             body = vector.data
             self.change = lambda frame, dice: frame.with_body(body)
         elif vector.kind == "records":
-            if forms and not any(map(changes.has_records, forms)):
+            if forms and not any(form.has_records for form in forms):
                 raise Wrong(
                     f"has record batches, and {forms[-1].definition.name} has none",
                     "take requests of Produce, or responses of Fetch",
@@ -264,7 +264,6 @@ class Rule:
         return exchange.api.response.head(exchange.correlation_id) + body
 
     def to_json(self) -> dict[str, Any]:
-        """The rule as a JSON object."""
         return dict(self.document)
 
     def __str__(self) -> str:

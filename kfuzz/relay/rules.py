@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
@@ -52,7 +52,6 @@ class Live:
         return dice
 
     def to_json(self) -> dict[str, Any]:
-        """The rule and its counts as a JSON object."""
         return {"number": self.number, "rule": self.rule.to_json(), "matched": self.matched, "applied": self.applied}
 
     def __str__(self) -> str:
@@ -97,13 +96,12 @@ class Rules:
         except KeyError:
             raise UsageError(f"rule {number} does not exist: it was removed, or nobody added it") from None
 
-    def add(self, rule: Rule | Mapping[str, Any]) -> int:
-        """Add a rule after all others. Its number, which is never given again. ``UsageError`` if it is wrong."""
+    def add(self, rule: Rule) -> int:
+        """Add a rule after all others. Its number, which is never given again. ``UsageError`` if there are too many."""
         if len(self._live) >= RULES_MAX:
             raise UsageError(f"there are {RULES_MAX} rules already; remove some")
-        made = rule if isinstance(rule, Rule) else Rule(rule)
         self._numbers += 1
-        self._live[self._numbers] = Live(self._numbers, made)
+        self._live[self._numbers] = Live(self._numbers, rule)
         self._by_api.clear()
         return self._numbers
 
@@ -187,18 +185,11 @@ class Rules:
             sentence = f"rule {live.number} cannot change it: {error}"
             self._note("rule-not-applied", frame.direction, frame.exchange, sentence)
             return None
-        if changed is not None:
-            # The next rule may need what is in it.
-            changed.check()
-        return changed
+        # The next rule may need what is in it.
+        return None if changed is None else changed.check()
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The rules and their counts as JSON objects."""
         return [one.to_json() for one in self]
-
-    def lines(self) -> Iterator[str]:
-        """A line for each rule."""
-        yield from map(str, self)
 
 
 def _copied(connection: Connection, frame: Frame, copies: int) -> list[Step]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -28,7 +28,6 @@ class Latencies:
         self.highest_ns = 0
 
     def add(self, ns: int) -> None:
-        """Count one."""
         self._buckets[int(math.log2(ns + 1) * BUCKETS_PER_DOUBLING)] += 1
         self.highest_ns = max(self.highest_ns, ns)
 
@@ -55,14 +54,10 @@ class Sums:
     latencies: Latencies = field(default_factory=Latencies)
 
     def to_json(self) -> dict[str, Any]:
-        """The sums as a JSON object."""
         return {
-            "requests": self.requests,
-            "responses": self.responses,
-            "request_bytes": self.request_bytes,
-            "response_bytes": self.response_bytes,
+            **{name: getattr(self, name) for name in ("requests", "responses", "request_bytes", "response_bytes")},
             "versions": {str(one): self.versions[one] for one in sorted(self.versions)},
-            "errors": {name: self.errors[name] for name in sorted(self.errors)},
+            "errors": dict(sorted(self.errors.items())),
             "latency_ms": {
                 name: None if (found := self.latencies.quantile_ms(share)) is None else round(found, 3)
                 for name, share in (("median", 0.5), ("p99", 0.99), ("highest", 1.0))
@@ -80,28 +75,18 @@ class Remark:
     count: int
     first: str
 
-    def to_json(self) -> dict[str, Any]:
-        """The remark as a JSON object."""
-        return asdict(self)
-
 
 class Watch:
     """Takes note of the frames of all connections. ``tell`` gets a sentence for the first of each kind of remark."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        self.by_api: dict[str, Sums] = {}
+        self.by_api: defaultdict[str, Sums] = defaultdict(Sums)
         self.remarks: dict[tuple[str, Direction | None, str], Remark] = {}
         self._tell = tell
 
     def sums(self, exchange: Exchange) -> Sums:
-        """The sums of the API of an exchange."""
         # Keys come from strangers: APIs that no release has share one entry.
-        api = exchange.api
-        name = api.name if api is not None else exchange.name if exchange.is_known else "unknown"
-        found = self.by_api.get(name)
-        if found is None:
-            found = self.by_api[name] = Sums()
-        return found
+        return self.by_api[exchange.name if exchange.is_known else "unknown"]
 
     def asked(self, frame: Frame, size: int) -> None:
         """Count a request of ``size`` bytes."""
@@ -154,13 +139,12 @@ class Watch:
         remark.count += 1
 
     def lines(self) -> Iterator[str]:
-        """The summary as lines."""
         yield (
             f"{'API':<28} {'requests':>9} {'responses':>9} {'bytes asked':>12} {'answered':>12}"
             f" {'median ms':>10} {'p99 ms':>9}  errors"
         )
         for name, sums in sorted(self.by_api.items(), key=lambda one: (-one[1].requests, one[0])):
-            times = [_shown(sums.latencies.quantile_ms(share)) for share in (0.5, 0.99)]
+            times = ["" if ms is None else f"{ms:.2f}" for ms in map(sums.latencies.quantile_ms, (0.5, 0.99))]
             errors = ", ".join(f"{count} {error}" for error, count in sorted(sums.errors.items()))
             yield (
                 f"{name:<28} {sums.requests:>9} {sums.responses:>9} {sums.request_bytes:>12} {sums.response_bytes:>12}"
@@ -170,12 +154,7 @@ class Watch:
             yield f"{remark.count} times {remark.code}: first {remark.first}"
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as a JSON object."""
         return {
             "apis": {name: self.by_api[name].to_json() for name in sorted(self.by_api)},
-            "remarks": [one.to_json() for one in self.remarks.values()],
+            "remarks": [asdict(one) for one in self.remarks.values()],
         }
-
-
-def _shown(ms: float | None) -> str:
-    return "" if ms is None else f"{ms:.2f}"

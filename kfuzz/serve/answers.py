@@ -15,18 +15,7 @@ from kfuzz.messages import decode, encode, read
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Versions
-from kfuzz.serve.cluster import (
-    ELEMENTS_MAX,
-    Answered,
-    Asked,
-    Caller,
-    Cluster,
-    Handler,
-    Held,
-    Refused,
-    Report,
-    Values,
-)
+from kfuzz.serve.cluster import ELEMENTS_MAX, Answered, Asked, Caller, Cluster, Handler, Held, Refused, Report, Values
 from kfuzz.serve.fetching import Fetching
 from kfuzz.serve.groups import Groups
 from kfuzz.serve.producing import Producing

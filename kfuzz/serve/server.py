@@ -9,7 +9,6 @@ import ipaddress
 import os
 import signal
 import socket
-import struct
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,15 +16,15 @@ from functools import partial
 from typing import Any, Final
 
 from kfuzz.client.address import Address
+from kfuzz.client.protocol import SIZE
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
 from kfuzz.serve.answers import WRONG_SIZE, Broker
-from kfuzz.serve.cluster import FIRST_NODE, Caller, Refused, Report
+from kfuzz.serve.cluster import FIRST_NODE, Caller, Refused
 from kfuzz.serve.topics import Topics
 from kfuzz.text import foreign_text
 from kfuzz.units import counted
 
-SIZE: Final = struct.Struct(">i")
 # A producer sends at most some MiB at a time.
 FRAME_BYTES_MAX: Final = 16 << 20
 CONNECTIONS_MAX: Final = 200
@@ -108,6 +107,7 @@ class Server:
         self.broker.cluster.fetch_sessions = settings.fetch_sessions
         self.broker.cluster.api_versions_fallback = settings.api_versions_fallback
         self.broker.cluster.close = self._end
+        self.report = self.broker.report
         self.settings = settings
         self.tell = tell
         self.host, self.port = settings.host, settings.port
@@ -119,11 +119,6 @@ class Server:
     def places(self) -> list[Address]:
         """Where each broker listens that has not ended."""
         return [Address(self.host, port) for port in self.broker.cluster.ports.values()]
-
-    @property
-    def report(self) -> Report:
-        """Counts of the clients' requests so far."""
-        return self.broker.report
 
     async def __aenter__(self) -> Server:
         settings = self.settings

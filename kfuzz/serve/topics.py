@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kfuzz import records
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.kafka import INT64_MAX
+from kfuzz.kafka import INT64_MAX, TOPIC_NAME
 from kfuzz.text import foreign_text
 from kfuzz.vectors import Vector
 from kfuzz.wire.io.layout import CONTROL, HEADER_AT
@@ -20,16 +20,13 @@ from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.transactions import ABORT, control_type
 
 CONSUMER: Final = "consumer"
-# org.apache.kafka.common.internals.Topic
-NAME_LENGTH_MAX: Final = 249
 # A topic that a program feeds has at most so many partitions.
 PARTITIONS_MAX: Final = 100
 # The high watermark of bytes that must be refused. It is so high that a client which skips them asks for more.
 FAR: Final = 1_000_000_000_000
 OFFSET: Final = struct.Struct(">q")
-LEADER_EPOCH: Final = struct.Struct(">i")
+INT32: Final = struct.Struct(">i")
 ATTRIBUTES: Final = struct.Struct(">h")
-LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 
 
 class Step(NamedTuple):
@@ -171,7 +168,7 @@ class Partition:
         for step in self.steps:
             for frame in headers(step.data):
                 if frame.magic == 2:
-                    [epoch] = LEADER_EPOCH.unpack_from(step.data, frame.at + HEADER_AT["partition_leader_epoch"])
+                    [epoch] = INT32.unpack_from(step.data, frame.at + HEADER_AT["partition_leader_epoch"])
                     if not begun or epoch > begun[-1][0]:
                         begun.append((max(epoch, 0), frame.base_offset))
         if not begun or self.leader_epoch > begun[-1][0]:
@@ -267,8 +264,8 @@ def headers(data: bytes) -> Iterator[Header]:
     for at, size, magic in frames(data) if data else ():
         [offset] = OFFSET.unpack_from(data, at)
         # A frame may be shorter than a header of its format.
-        is_whole = magic == 2 and size >= delta_at + LAST_OFFSET_DELTA.size
-        last = offset + LAST_OFFSET_DELTA.unpack_from(data, at + delta_at)[0] if is_whole else offset
+        is_whole = magic == 2 and size >= delta_at + INT32.size
+        last = offset + INT32.unpack_from(data, at + delta_at)[0] if is_whole else offset
         yield Header(at, size, magic, offset, last)
 
 
@@ -355,9 +352,9 @@ class Topics:
 
     def put(self, topic: Topic) -> None:
         """Add a topic, or replace the one with its name. ``UsageError`` if the name is not legal."""
-        if not is_legal(topic.name):
+        if not TOPIC_NAME.fullmatch(topic.name):
             raise UsageError(
-                f"{foreign_text(repr(topic.name))} is no name of a topic; take 1 to {NAME_LENGTH_MAX} letters, digits "
+                f"{foreign_text(repr(topic.name))} is no name of a topic; take 1 to 249 letters, digits "
                 "and any of . _ -"
             )
         self.by_name[topic.name] = self.by_id[topic.id] = topic
@@ -383,16 +380,6 @@ class Topics:
         """Remove a topic; nothing happens if there is none."""
         if (topic := self.by_name.pop(name, None)) is not None:
             del self.by_id[topic.id]
-
-
-def is_legal(name: str) -> bool:
-    """Whether Kafka allows this name of a topic. Mirrors ``org.apache.kafka.common.internals.Topic.validate``."""
-    # The loop takes ASCII only; isalnum alone would take any alphabet.
-    return (
-        0 < len(name) <= NAME_LENGTH_MAX
-        and name not in (".", "..")
-        and all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
-    )
 
 
 def topics_of(vectors: Iterable[Vector]) -> dict[str, Topic]:

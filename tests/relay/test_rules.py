@@ -153,7 +153,7 @@ def test_only_frames_that_may_match_are_held() -> None:
 def test_numbers_of_rules_are_never_given_again() -> None:
     rules = rules_of("Heartbeat drop", "Fetch drop")
     rules.remove(2)
-    assert rules.add({"api": "Fetch", "drop": True}) == 3
+    assert rules.add(parse_rule("Fetch drop")) == 3
     rules.clear()
     assert rules.add(parse_rule("Fetch drop")) == 4
     assert [one.number for one in rules] == [4]
@@ -173,7 +173,7 @@ def test_there_is_a_bound_on_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_summary_says_which_rules_never_matched() -> None:
     rules = rules_of("Heartbeat drop", "Fetch drop")
     rules.steps(asking(), beat())
-    assert list(rules.lines()) == [
+    assert list(map(str, rules)) == [
         "rule 1: Heartbeat drop: applied to 1 of 1 frame that matched",
         "rule 2: Fetch drop: no frame matched",
     ]
