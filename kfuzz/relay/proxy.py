@@ -164,7 +164,7 @@ class Proxy:
         """Read the files of certificates and keys."""
         security, cert, key = self.settings.security, self.settings.cert, self.settings.key
         if security.tls:
-            self._to_brokers = client_context(security.ca)
+            self._to_brokers = client_context(security.ca, security.certificate, security.key)
         if cert is not None:
             self._to_clients = server_context(cert, key)
         elif key is not None:

@@ -38,6 +38,11 @@ def main() -> None:
             [row] = records.columns(guarded_data).to_pylist()
             assert row["value"] == bytes(size)
             rows += 1
+    times = [None, *[7] * 7]
+    guarded = [buffer(1, b"\xfe"), buffer(1, b"".join((time or 0).to_bytes(8, "little") for time in times))]
+    column = pa.Array.from_buffers(pa.int64(), len(times), guarded)
+    [batch] = records.decode(records.encode_columns(pa.RecordBatch.from_arrays([column], names=["timestamp"])))
+    assert [record.timestamp for record in batch.records] == [-1, *times[1:]]
     print(rows)
 
 

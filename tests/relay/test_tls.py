@@ -12,6 +12,7 @@ import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,17 @@ async def test_a_broker_gets_its_name_and_must_have_a_certificate_for_it(own: Ce
     assert names[0] == "localhost"
     assert f"the certificate of localhost:{broker.port} is not trusted: Hostname mismatch" in named
     assert unknown.endswith("is not trusted: self-signed certificate; name its CA with --tls-ca")
+
+
+@in_loop
+async def test_a_broker_gets_the_certificate_of_the_proxy(own: Certificate) -> None:
+    context = own.context()
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(own.cert)
+    shows = replace(trusting(own), certificate=str(own.cert), key=str(own.key))
+    with FakeBroker(context=context) as broker:
+        async with between(at(broker.port), security=shows) as made, asking(made) as client:
+            assert await answers(client)
 
 
 @in_loop
