@@ -264,19 +264,12 @@ def _sessions(made: Theme) -> None:
     session = partial(
         made.conversation, acts=WHOLE, requirements=["TALK-SESSION-1"], level="recommended", follows=[FULL, FULL]
     )
-    session("session-lost", "the broker does not know the fetch session any more", fetch(3, NO_SESSION), follows=[FULL])
-    session(
-        "session-epoch-wrong",
-        "the broker refuses the epoch of the fetch session",
-        fetch(3, "INVALID_FETCH_SESSION_EPOCH"),
-        follows=[FULL],
-    )
-    session(
-        "session-topic-id-wrong",
-        "the fetch session has another topic id",
-        fetch(3, "FETCH_SESSION_TOPIC_ID_ERROR"),
-        follows=[FULL],
-    )
+    for slug, what, error in (
+        ("lost", "the broker does not know the fetch session any more", NO_SESSION),
+        ("epoch-wrong", "the broker refuses the epoch of the fetch session", "INVALID_FETCH_SESSION_EPOCH"),
+        ("topic-id-wrong", "the fetch session has another topic id", "FETCH_SESSION_TOPIC_ID_ERROR"),
+    ):
+        session(f"session-{slug}", what, fetch(3, error), follows=[FULL])
     session("session-lost-twice", "the fetch session is lost, and the next one at once too", fetch("3-4", NO_SESSION))
     session("session-lost-often", "every third fetch loses its session", fetch("every 3", NO_SESSION, times=4))
     session(
@@ -374,27 +367,12 @@ def _epochs(made: Theme) -> None:
         ),
     )
     again = ["OffsetForLeaderEpoch", "Fetch"]
-    epoch(
-        "epoch-end-lost",
-        "the connection is lost before the end of the old epoch is there",
-        ends(1, "lost"),
-        follows=again,
-        acts=(*moved, *later),
-    )
-    epoch(
-        "epoch-end-not-leader",
-        "the end of the old epoch is asked where no leader is",
-        ends(1, "NOT_LEADER_OR_FOLLOWER"),
-        follows=again,
-        acts=(*moved, *later),
-    )
-    epoch(
-        "epoch-end-slow",
-        "the end of the old epoch takes 200 ms",
-        ends(delay_ms=200),
-        follows=["Fetch"],
-        acts=(*moved, *later),
-    )
+    for slug, what, rule, follows in (
+        ("lost", "the connection is lost before the end of the old epoch is there", ends(1, "lost"), again),
+        ("not-leader", "the end of the old epoch is asked where no leader is", ends(1, NOT_LEADER), again),
+        ("slow", "the end of the old epoch takes 200 ms", ends(delay_ms=200), ["Fetch"]),
+    ):
+        epoch(f"epoch-end-{slug}", what, rule, follows=follows, acts=(*moved, *later))
     epoch(
         "epoch-end-unknown",
         "the new leader does not know the old epoch",
