@@ -13,6 +13,7 @@ metadata = partial(trouble, "Metadata")
 fetch = partial(trouble, "Fetch")
 listing = partial(trouble, "ListOffsets")
 TOO_NEW = {"api": "ApiVersions", "direction": "request", "nth": 1, "answer": {"errorCode": "UNSUPPORTED_VERSION"}}
+NO_LEADER = "LEADER_NOT_AVAILABLE"
 EARLIEST = opens(reset="earliest")
 RESET = EARLIEST, reads(LAST), CLOSE
 AGAIN = EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE
@@ -77,17 +78,12 @@ def _versions(made: Theme) -> None:
 def _metadata(made: Theme) -> None:
     again = ["Metadata", "Fetch"]
     leader = partial(made.conversation, acts=WHOLE, requirements=["TALK-LEADER-1"], follows=again)
-    for slug, what, nth in (
-        ("no-leader", "the topic has no leader at first", 1),
-        ("no-leader-for-long", "the topic has no leader in the first four answers", "1-4"),
-    ):
-        leader(slug, what, metadata(nth, "LEADER_NOT_AVAILABLE"))
+    leader("no-leader", "the topic has no leader at first", metadata(1, NO_LEADER))
+    leader("no-leader-for-long", "the topic has no leader in the first four answers", metadata("1-4", NO_LEADER))
     leader(
         "leaderless-partition",
         "the partition has no leader at first",
-        metadata(
-            set={"topics[0].partitions[0].leaderId": -1, "topics[0].partitions[0].errorCode": "LEADER_NOT_AVAILABLE"}
-        ),
+        metadata(set={"topics[0].partitions[0].leaderId": -1, "topics[0].partitions[0].errorCode": NO_LEADER}),
     )
     leader("unknown-at-first", "the topic is not known yet", metadata("1-2", "UNKNOWN_TOPIC_OR_PARTITION"))
     leader(
@@ -117,7 +113,7 @@ def _metadata(made: Theme) -> None:
         "metadata-lost-then-leaderless",
         "the metadata is lost, and then has no leader",
         metadata(1, "lost"),
-        metadata(2, "LEADER_NOT_AVAILABLE"),
+        metadata(2, NO_LEADER),
     )
     for slug, what, error, name in (
         ("forbidden", "the topic may not be described", "TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationException"),

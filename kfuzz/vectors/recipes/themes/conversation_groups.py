@@ -42,9 +42,10 @@ def whole(how: dict[str, Any]) -> tuple[Act, ...]:
     return opens(**how), reads(LAST), COMMIT, CLOSE
 
 
-def later(how: dict[str, Any], *between: Act) -> tuple[Act, ...]:
+def later(how: dict[str, Any], *between: Act, committed: Act = COMMIT) -> tuple[Act, ...]:
     """A member reads, something happens, and it reads what is written then."""
-    return writes(3), opens(**how), reads(2), COMMIT, *between, writes(3, first=3), reads(5, first=3), COMMIT, CLOSE
+    first = writes(3), opens(**how), reads(2), committed
+    return *first, *between, writes(3, first=3), reads(5, first=3), COMMIT, CLOSE
 
 
 def handed_over(how: dict[str, Any]) -> tuple[Act, ...]:
@@ -119,18 +120,13 @@ def _classic(made: Theme) -> None:
         *[one(1, "lost") for one in (find, join, sync, committed)],
         follows=["JoinGroup", "SyncGroup", "OffsetFetch", "Fetch"],
     )
-    group(
-        "handed-over",
-        "a second member continues where the first one has committed",
-        acts=handed_over(GROUP),
-        follows=(),
-    )
-    group(
+    handed = partial(group, acts=handed_over(GROUP))
+    handed("handed-over", "a second member continues where the first one has committed", follows=())
+    handed(
         "handed-over-leave-lost",
         "the answer is lost when the first member leaves",
         leave(1, "lost"),
         follows=["JoinGroup"],
-        acts=handed_over(GROUP),
     )
     group(
         "handed-over-not-committed",
@@ -229,12 +225,8 @@ def _commits(made: Theme) -> None:
         commits(1, ELSEWHERE),
         follows=["FindCoordinator", *again],
     )
-    kept(
-        "commit-slow",
-        "the answer to a commit takes 200 ms",
-        commits(delay_ms=200),
-        follows=[at_most(0, "OffsetCommit")],
-    )
+    no_more = [at_most(0, "OffsetCommit")]
+    kept("commit-slow", "the answer to a commit takes 200 ms", commits(delay_ms=200), follows=no_more)
     failed = partial(made.conversation, requirements=["TALK-GROUP-1"])
     for slug, what, error, name in (
         ("commit-rebalance", "a rebalance begins", "REBALANCE_IN_PROGRESS", "RebalanceInProgressException"),
@@ -253,16 +245,7 @@ def _commits(made: Theme) -> None:
         "a member that was forgotten at its commit joins again and reads on",
         commits(1, "UNKNOWN_MEMBER_ID"),
         follows=["JoinGroup", "OffsetCommit"],
-        acts=(
-            writes(3),
-            opens(**GROUP),
-            reads(2),
-            act("commit", error="CommitFailedException"),
-            writes(3, first=3),
-            reads(5, first=3),
-            COMMIT,
-            CLOSE,
-        ),
+        acts=later(GROUP, committed=act("commit", error="CommitFailedException")),
     )
 
 
@@ -302,15 +285,15 @@ def _newer(made: Theme) -> None:
             follows=joined_again,
             acts=(*long, reads(5, first=3), CLOSE),
         )
-    fatal = partial(made.conversation, requirements=["TALK-FATAL-1"])
     for slug, what, error, name in (
-        ("new-forbidden", "the group may not be used", "GROUP_AUTHORIZATION_FAILED", "GroupAuthorizationException"),
-        ("new-invalid", "the heartbeat is not valid", "INVALID_REQUEST", "InvalidRequestException"),
+        ("forbidden", "the group may not be used", "GROUP_AUTHORIZATION_FAILED", "GroupAuthorizationException"),
+        ("invalid", "the heartbeat is not valid", "INVALID_REQUEST", "InvalidRequestException"),
     ):
-        fatal(
-            slug,
+        made.conversation(
+            f"new-{slug}",
             f"{what}, says the first heartbeat of the new protocol",
             member("1-1000", error),
+            requirements=["TALK-FATAL-1"],
             follows=[at_most(0, "Fetch")],
             acts=(opens(**NEW), fails(-1, name), CLOSE),
         )
