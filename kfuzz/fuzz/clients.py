@@ -274,7 +274,6 @@ class Campaign:
         )
 
     def _write(self) -> None:
-        """Write a file for each cause."""
         ordered = sorted(
             self.causes.values(), key=lambda one: (RANK[one.deviation.harm], -one.count, one.deviation.key)
         )
