@@ -108,7 +108,7 @@ class Browser(App[None]):
 
     def on_mount(self) -> None:
         self.batches.show(0, self._batch_line)
-        self._fit(self.size.width)
+        self.on_resize()
         if isinstance(self.document, Message):
             self.add_class("single")
             self._loaded()
@@ -116,7 +116,7 @@ class Browser(App[None]):
             self._load()
 
     def on_resize(self) -> None:
-        self._fit(self.size.width)
+        self.set_class(self.size.width < self.NARROW, "narrow")
 
     @property
     def batches(self) -> Lines:
@@ -127,9 +127,6 @@ class Browser(App[None]):
     def fields(self) -> Lines:
         """The list of fields."""
         return self.query_one("#fields", Lines)
-
-    def _fit(self, width: int) -> None:
-        self.set_class(width < self.NARROW, "narrow")
 
     # --------------------------------------------------------------------------------------------- loading
 

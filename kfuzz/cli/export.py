@@ -67,7 +67,6 @@ def command(
 
 
 def _next(form: Format, made: Exported) -> str:
-    """How to use it."""
     words = made.dictionary
     if form == "oss-fuzz":
         return (

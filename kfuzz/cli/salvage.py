@@ -91,14 +91,10 @@ def _last(one: Salvaged) -> int | None:
 
 
 def _to_json(one: Salvaged) -> dict[str, Any]:
-    return {
+    names = ("batches", "records", "kept_bytes", "lost_bytes", "first_offset")
+    return {name: getattr(one, name) for name in names} | {
         "path": str(one.path),
         "copy": str(one.copy),
-        "batches": one.batches,
-        "records": one.records,
-        "kept_bytes": one.kept_bytes,
-        "lost_bytes": one.lost_bytes,
-        "first_offset": one.first_offset,
         "last_offset": _last(one),
         "lost": [asdict(lost) for lost in one.lost],
         "lost_offsets": [gap.to_json() for gap in one.gaps],

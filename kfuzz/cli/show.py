@@ -174,8 +174,6 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of the verb."""
-
     as_list: bool
     as_dump: bool
     index: int | None
@@ -208,7 +206,6 @@ class Asked:
 
 
 def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
-    """The lines to print."""
     if len(asked.choices) > 1:
         raise UsageError(f"{' and '.join(asked.choices)} exclude each other; give one of them")
     if asked.finding and asked.finding not in BATCH_CODES:
@@ -410,7 +407,6 @@ def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[
 
 
 def listed(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
-    """The lines of a listing."""
     columns = terminal_width()
     yield f"{printable(title)}: {len(listing.view)} bytes"
     yield heading(columns)
@@ -554,7 +550,6 @@ def missing(title: str, listing: Listing, asked: Asked) -> str:
 
 
 def dumped(title: str, dump: Dump, asked: Asked, kept: KeptInput | None) -> Iterator[str]:
-    """The lines of a dump."""
     yield title
     yield from () if kept is None else map(printable, cause_lines(kept))
     marks = marks_of(dump.parts, dump.findings)
@@ -599,7 +594,6 @@ def parts_json(dump: Dump) -> Iterator[dict[str, Any]]:
 
 
 def dump_lines(facts: dict[str, Any], dump: Dump) -> Iterator[str]:
-    """The JSON document of a dump."""
     return json_document("parts", parts_json(dump), lambda: facts)
 
 

@@ -62,17 +62,9 @@ def _verdict(vector: Vector) -> str:
 
 def _described(vector: Vector) -> dict[str, Any]:
     """The JSON form of a vector, without its bytes and contents."""
-    return {
-        "budget": vector.budget,
-        "flags": vector.flags,
-        "id": vector.id,
-        "kafka": vector.kafka,
-        "level": vector.level,
-        "requirements": vector.requirements,
-        "size": vector.size,
-        "summary": vector.summary,
-        "verdicts": {role: expectation["verdict"] for role, expectation in vector.expect.items()},
-    }
+    names = ("budget", "flags", "id", "kafka", "level", "requirements", "size", "summary")
+    verdicts = {role: expectation["verdict"] for role, expectation in vector.expect.items()}
+    return {name: getattr(vector, name) for name in names} | {"verdicts": verdicts}
 
 
 @command.command("build")

@@ -203,7 +203,7 @@ def run(
             corpora = {target: Path(corpus).resolve() / target.name for target in chosen}
         locks = {target: [stack.enter_context(_locked(root / target.name))] for target in chosen}
         for target in chosen:
-            locks[target].append(stack.enter_context(_locked_corpus(corpora[target])))
+            locks[target].append(stack.enter_context(_locked(corpora[target], "--corpus")))
         made = build_peer(peer, sanitizer, say=say) if peer else _build(sanitizer or "none", without, say)
         campaigns = []
         for i, target in enumerate(chosen):
@@ -241,44 +241,30 @@ def _build(sanitizer: Sanitizer, without: Part | None, say: Say) -> Build:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[int]:
-    """Keep other campaigns out of ``folder``. Yields the descriptor of its file ``lock``, which is locked.
+def _locked(folder: Path, option: str = "--out") -> Iterator[int]:
+    """Keep other campaigns out of the folder of ``option``, or raise ``UsageError``. Yields the locked descriptor.
 
-    The file itself is never removed: removing it could unlock the folder under a campaign that has just started.
+    That of ``--out`` has a file ``lock``. It is never removed: removing it could unlock the folder under a campaign
+    that has just started. A folder of ``--corpus`` is locked itself, because each file in it is an input. The lock ends
+    with the last process that holds the descriptor, so a crash leaves no lock.
     """
-
-    def is_busy(descriptor: int) -> str:
-        owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-        return f"another campaign (process {owner}) is running in {folder}; wait until it ends, or use another --out"
-
-    with _held(folder, folder / "lock", os.O_RDWR | os.O_CREAT, is_busy, "--out") as descriptor:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield descriptor
-
-
-def _locked_corpus(folder: Path) -> contextlib.AbstractContextManager[int]:
-    """The same for a corpus, which may have another place. The folder itself is locked: each file in it is an input."""
-    busy = f"another campaign uses {folder}; wait until it ends, or use another --corpus"
-    return _held(folder, folder, os.O_RDONLY, lambda descriptor: busy, "--corpus")
-
-
-@contextlib.contextmanager
-def _held(folder: Path, path: Path, flags: int, is_busy: Callable[[int], str], option: str) -> Iterator[int]:
-    """Lock ``path`` in ``folder``, or raise ``UsageError`` with what ``is_busy`` says. Yields the descriptor.
-
-    The lock ends with the last process that holds the descriptor, so a crash leaves no lock.
-    """
+    has_file = option == "--out"
+    path = folder / "lock" if has_file else folder
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT if has_file else os.O_RDONLY, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(is_busy(descriptor)) from None
+            owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip() if has_file else ""
+            does = f"(process {owner}) is running in" if has_file else "uses"
+            raise UsageError(f"another campaign {does} {folder}; wait until it ends, or use another {option}") from None
         except OSError as error:
             raise UsageError(f"{path} cannot be locked: {error.strerror}; use another {option}") from None
+        if has_file:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -429,7 +415,9 @@ class _Campaign:
             self._work.mkdir()
         own = {hashlib.sha1(data).hexdigest(): data for data in seeds(self.target, say=self._say)}
         for name, data in own.items():
-            write_once(self._corpus / name, data)
+            # The name is a digest, so an existing file has the same contents.
+            if not (self._corpus / name).exists():
+                write_whole(self._corpus / name, data)
         if self._place:
             self._shared = Shared(self._place, self.target, self._corpus, own, self._found_so_far, self._say)
             self._shared.start()
@@ -697,12 +685,6 @@ class _Campaign:
     def clean(self) -> None:
         """Remove what only the running campaign needs."""
         shutil.rmtree(self._work, ignore_errors=True)
-
-
-def write_once(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``. The name is a digest of ``data``, so an existing file has the same contents."""
-    if not path.exists():
-        write_whole(path, data)
 
 
 def count_files(directory: Path) -> int:

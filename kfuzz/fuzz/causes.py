@@ -40,6 +40,8 @@ DETAIL_LINES: Final = 12
 CAUSES_FILE: Final = "causes.json"
 # Reading an entry of causes.json raises one of these, if the entry is not the form of a cause.
 ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError)
+# The texts of a deviation that may come from others, besides its details.
+BOUNDED: Final = ("implementation", "error", "reason", "at")
 UNCAUGHT: Final = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
 # The place of undefined behaviour, a frame of a sanitizer's stack with names and one without, and a frame of Python's
@@ -225,15 +227,9 @@ def loaded(entry: Mapping[str, Any]) -> Cause:
     [item] = cause.deviations
     if item.harm not in RANK or item.role not in ROLES or type(cause.others) is not int or cause.id != entry["id"]:
         raise ValueError("no cause")
-    bounded = replace(
-        item,
-        implementation=foreign_text(item.implementation),
-        error=foreign_text(item.error),
-        reason=foreign_text(item.reason),
-        at=foreign_text(item.at),
-        details=foreign_text(item.details, bytes_max=DETAILS_BYTES_MAX),
-    )
-    return replace(cause, deviations=(bounded,), known=tuple(map(foreign_text, cause.known)))
+    bounded: dict[str, Any] = {name: foreign_text(getattr(item, name)) for name in BOUNDED}
+    item = replace(item, **bounded, details=foreign_text(item.details, bytes_max=DETAILS_BYTES_MAX))
+    return replace(cause, deviations=(item,), known=tuple(map(foreign_text, cause.known)))
 
 
 def of_end(kind: str, lines: Sequence[str], code: int, data: bytes, package: str = "kfuzz") -> Find:

@@ -274,7 +274,6 @@ class Campaign:
         )
 
     def _write(self) -> None:
-        """Write a file for each cause."""
         ordered = sorted(
             self.causes.values(), key=lambda one: (RANK[one.deviation.harm], -one.count, one.deviation.key)
         )
@@ -287,17 +286,11 @@ class Campaign:
 
     def to_json(self) -> dict[str, Any]:
         """The results, for JSON."""
-        return {
+        names = ("seed", "conversations", "changed", "unconfirmed", "failed", "starts", "interrupted")
+        return {name: getattr(self, name) for name in names} | {
             "client": self.implementation,
-            "seed": self.seed,
             "seconds": round(self.seconds, 3),
-            "conversations": self.conversations,
-            "changed": self.changed,
             "ends": dict(sorted(self.ends.items())),
-            "unconfirmed": self.unconfirmed,
-            "failed": self.failed,
-            "starts": self.starts,
-            "interrupted": self.interrupted,
             "causes": [one.to_json() | {"file": str(path)} for path, one in self.found.items()],
         }
 

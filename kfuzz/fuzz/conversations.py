@@ -387,8 +387,6 @@ def _sent(driver: Driver, made: Conversation, written: WrittenPartition, between
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A consumer that reads the topic."""
-
     driver: Driver
     made: Conversation
     bounds: Bounds

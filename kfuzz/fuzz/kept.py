@@ -56,7 +56,6 @@ class KeptInput:
 
     @property
     def data(self) -> bytes:
-        """The input."""
         return self.deviation.data
 
     @property

@@ -73,9 +73,9 @@ def by_digest(known: Iterable[tuple[str, bytes]]) -> dict[str, str]:
 
 def _own(target: Target) -> Iterator[bytes]:
     """The inputs that do not come from the vectors."""
-    name = target.seeds_of or target.name
+    file = CORPUS / "seeds" / f"{target.seeds_of or target.name}.hex"
     yield from shapes(target)
-    yield from _kept(CORPUS / "seeds" / f"{name}.hex")
+    yield from read_hex(file) if file.is_file() else ()
     yield from (data for _, data in regressions(target))
 
 
@@ -123,10 +123,6 @@ def read_hex(path: Path) -> list[bytes]:
             except ValueError:
                 raise UsageError(f"{path}: line {number} is not hex; give an even number of hex digits") from None
     return inputs
-
-
-def _kept(path: Path) -> list[bytes]:
-    return read_hex(path) if path.is_file() else []
 
 
 def _records(base: int) -> list[Record]:

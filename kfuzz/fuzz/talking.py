@@ -93,7 +93,6 @@ def _reading(isolation: str, reads_all: bool) -> list[Act]:
 
 
 def _sending(kind: str, must_send: bool) -> Act:
-    """A producer."""
     how: dict[str, Any] = {"idempotent": True} if kind != "sends" else {}
     how |= {"transactional_id": "kfuzz"} if kind == "sends-transactional" else {}
     do, gives = writes(SENDS * RECORDS_OF_SEND, sends=[RECORDS_OF_SEND] * SENDS, **how)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from kfuzz.conformance.judge.corpus import SegmentResult, conform_segments
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import parse, render
 from kfuzz.errors import UsageError
-from kfuzz.spark.rows import Task, columns_of, task_of
+from kfuzz.spark.rows import columns_of, task_of
 from kfuzz.spark.sessions import default_tasks, run, start_programs_as_usual
 from kfuzz.storage import Target
 
@@ -44,10 +45,13 @@ def conform(
         return []
     _ship(spark, ship)
     tasks = tasks or default_tasks(spark, corpus.rows.total("bytes"), len(corpus.plan))
-    task = _task(render(corpus.workload), corpus.out.uri, argv, bool(ship))
+    task = task_of(RESULTS, partial(_results, render(corpus.workload), corpus.out.uri, argv, bool(ship)))
     rows = run(spark, len(corpus.plan), tasks, RESULTS, task, set_done)
     # The rows come in any order.
-    return list(map(_result, rows.sort_by("segment_id").to_pylist()))
+    return [
+        SegmentResult(**row | {"deviations": tuple(map(Deviation.from_json, json.loads(row["deviations"])))})
+        for row in rows.sort_by("segment_id").to_pylist()
+    ]
 
 
 def _ship(spark: SparkSession, files: Sequence[Path]) -> None:
@@ -60,24 +64,13 @@ def _ship(spark: SparkSession, files: Sequence[Path]) -> None:
             raise UsageError(f"{file} cannot be sent to the executors; install the testee there instead") from error
 
 
-def _task(text: str, out: str, argv: Sequence[str] | None, shipped: bool) -> Task:
+def _results(
+    text: str, out: str, argv: Sequence[str] | None, shipped: bool, ids: Iterator[int]
+) -> Iterator[list[dict[str, Any]]]:
     """Segment ids in, results out."""
-
-    def work(ids: Iterator[int]) -> Iterator[list[dict[str, Any]]]:
-        start_programs_as_usual()
-        workload = parse(text, "the workload")
-        cwd = Path(SparkFiles.getRootDirectory()) if shipped else None
-        for result in conform_segments(out, workload, ids, argv, cwd=cwd):
-            yield [_row(result)]
-
-    return task_of(RESULTS, work)
-
-
-def _row(result: SegmentResult) -> dict[str, Any]:
-    found = result.to_json()
-    return found | {"deviations": json.dumps(found["deviations"], sort_keys=True)}
-
-
-def _result(row: Mapping[str, Any]) -> SegmentResult:
-    deviations = tuple(map(Deviation.from_json, json.loads(row["deviations"])))
-    return SegmentResult(**{**row, "deviations": deviations})
+    start_programs_as_usual()
+    workload = parse(text, "the workload")
+    cwd = Path(SparkFiles.getRootDirectory()) if shipped else None
+    for result in conform_segments(out, workload, ids, argv, cwd=cwd):
+        found = result.to_json()
+        yield [found | {"deviations": json.dumps(found["deviations"], sort_keys=True)}]

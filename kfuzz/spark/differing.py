@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 from kfuzz.conformance.differential import Differential
 from kfuzz.conformance.differential.sharing import Shared, from_text, merged, to_text
 from kfuzz.conformance.protocol.testees import Testee, all_testees, select
-from kfuzz.spark.rows import Task, columns_of, task_of
+from kfuzz.spark.rows import columns_of, task_of
 from kfuzz.spark.sessions import cores, run, start_programs_as_usual
 
 # One row per part. The result is JSON: it has few causes, whatever the number of inputs.
@@ -32,19 +33,16 @@ def differ_shared(
     """
     parts = shared.parts(testee)
     tasks = min(parts, tasks or cores(spark))
-    rows = run(spark, parts, tasks, PARTS, _task(asdict(shared), testee.label), set_done).sort_by("part")
+    task = task_of(PARTS, partial(_results, asdict(shared), testee.label))
+    rows = run(spark, parts, tasks, PARTS, task, set_done).sort_by("part")
     texts: list[Any] = rows.column("result").to_pylist()
     return merged(map(from_text, texts))
 
 
-def _task(settings: dict[str, object], label: str) -> Task:
+def _results(settings: dict[str, Any], label: str, parts: Iterator[int]) -> Iterator[list[dict[str, object]]]:
     """Parts in, results out."""
-
-    def work(parts: Iterator[int]) -> Iterator[list[dict[str, object]]]:
-        start_programs_as_usual()
-        shared = Shared(**settings)  # type: ignore[arg-type]
-        [testee] = select(all_testees(), [label])
-        for part in parts:
-            yield [{"part": part, "result": to_text(shared.run(part, testee))}]
-
-    return task_of(PARTS, work)
+    start_programs_as_usual()
+    shared = Shared(**settings)
+    [testee] = select(all_testees(), [label])
+    for part in parts:
+        yield [{"part": part, "result": to_text(shared.run(part, testee))}]

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 
 CAUSES_SHOWN: Final = 20
+# The options of a replay that are settings as they are.
+SETTINGS: Final = ("connections", "in_flight", "records", "loop", "convert", "create", "transactional_id")
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
@@ -429,19 +431,13 @@ def _settings(options: argparse.Namespace) -> Settings:
         bootstrap,
         others=tuple(others),
         security=replay.Security(tls, options.tls_ca, options.user, password, tuple(options.allow_plain)),
-        connections=options.connections,
-        in_flight=options.in_flight,
         pipelined=options.pipeline,
         acks=replay.ACKS[options.acks],
         rate=replay.parse_rate(options.rate) if options.rate else replay.Rate(),
         speed=replay.parse_speed(options.speed) if options.speed else None,
         duration_s=replay.parse_duration(options.duration) if options.duration else None,
-        records=options.records,
-        loop=options.loop,
-        convert=options.convert,
-        create=options.create,
         names=dict(map(replay.parse_name, options.topic)),
-        transactional_id=options.transactional_id,
+        **{name: getattr(options, name) for name in SETTINGS},
     )
 
 

@@ -209,8 +209,8 @@ def test_a_new_crash_goes_under_embargo_and_a_known_one_stays_listed(tmp_path: P
     cells = {case.key: Cell("crash", "died of SIGSEGV") for case in cases}
     for _ in range(2):
         assert expected.update(cases, cells, load("toy@1", directory, embargo), directory, embargo) == (1, 1)
-        assert set(parse(directory / "toy@1.txt")) == {("toy/a", "consumer")}
-        assert set(parse(embargo / "toy@1.txt")) == {("toy/b", "consumer")}
+        assert set(parse(directory / "toy@1.txt")[0]) == {("toy/a", "consumer")}
+        assert set(parse(embargo / "toy@1.txt")[0]) == {("toy/b", "consumer")}
         assert load("toy@1", directory, embargo).seal == Seal.of("toy@1", {("toy/b", "consumer"): "crash"})
     assert "toy/b" not in (directory / "toy@1.txt").read_text()
     clean_clone = load("toy@1", directory, tmp_path / "none")
@@ -303,5 +303,5 @@ def test_outcomes_that_were_written_are_as_expected_when_read_again(tmp_path: Pa
 
 @pytest.mark.parametrize("path", sorted((default_root() / "expected").glob("*.txt")), ids=lambda path: path.stem)
 def test_every_committed_line_is_explained(path: Path) -> None:
-    unexplained = [str(line) for line in parse(path).values() if line.reason.startswith(UNEXPLAINED)]
+    unexplained = [str(line) for line in parse(path)[0].values() if line.reason.startswith(UNEXPLAINED)]
     assert unexplained == []

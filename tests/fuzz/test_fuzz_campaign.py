@@ -693,7 +693,7 @@ def test_jobs_that_wait_for_their_turn_do_not_begin_after_an_interrupt(
 def test_a_corpus_of_another_campaign_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stub(tmp_path, monkeypatch, "exit 0")
     with (
-        campaign._locked_corpus(tmp_path / "corpora" / "canary"),
+        campaign._locked(tmp_path / "corpora" / "canary", "--corpus"),
         pytest.raises(UsageError, match=r"another campaign uses .*/corpora/canary; wait until it ends"),
     ):
         campaign.run(["canary"], 1, out=tmp_path / "out", corpus=tmp_path / "corpora")

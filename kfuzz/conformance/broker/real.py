@@ -236,6 +236,8 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
         self._sender: subprocess.Popen[bytes] | None = None
         self._topics = 0
+        # The port on the loopback address that the broker listens on.
+        self.port: int
 
     def __enter__(self) -> Broker:
         self._folder = make_broker_ready(self._release)
@@ -255,11 +257,6 @@ class Broker:
     def data(self) -> Path:
         """The log directory, with one directory for each partition."""
         return self._home / "data"
-
-    @property
-    def port(self) -> int:
-        """The port on the loopback address that the broker listens on."""
-        return self._port
 
     @property
     def log(self) -> bytes:
@@ -344,15 +341,15 @@ class Broker:
 
     def _ready_sender(self) -> subprocess.Popen[bytes]:
         if self._sender is None:
-            arguments = [str(self._port), str(ANSWER_TIMEOUT_MS)]
+            arguments = [str(self.port), str(ANSWER_TIMEOUT_MS)]
             argv = java_command(self._folder, "kfuzz.broker.Sender", arguments, log_levels={"defaultLogLevel": "off"})
             self._sender = _spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self._home)
         return self._sender
 
     def _format(self, port: int = 0) -> None:
         """Write the settings, with any free port for 0, and format the log directory unless it is formatted."""
-        with _free_ports([port, 0]) as (self._port, controller_port):
-            properties = PROPERTIES.format(port=self._port, controller_port=controller_port, data=self.data)
+        with _free_ports([port, 0]) as (self.port, controller_port):
+            properties = PROPERTIES.format(port=self.port, controller_port=controller_port, data=self.data)
         properties += self._usual
         properties += "".join(f"{name}={value}\n" for name, value in self._settings.items())
         self._properties = self._home / "server.properties"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 from typing import Any, Final
 from zlib import crc32
 
@@ -126,18 +126,15 @@ def differ_messages(
     found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
     versions = 0
 
-    def questions() -> Iterator[Question[Asked[Sample]]]:
+    def asked() -> Iterator[tuple[Sample, bytes]]:
         nonlocal versions
-        number = count()
         chosen = (only.start, only.stop) if only else (None,)
         for definition, version in islice(versions_of(name, kinds), *chosen):
             versions += 1
-            for asked in _ask(definition, version, seed, samples, mutants):
-                index = next(number)
-                yield Question({"id": str(index), **asked.request}, Asked(index, asked))
+            yield from ((one, b"") for one in _ask(definition, version, seed, samples, mutants))
             on_progress(versions)
 
-    _ask_all(testee, found, questions())
+    _ask_all(testee, found, asked())
     found.setting = f"in {versions} versions"
     return found
 
@@ -154,20 +151,16 @@ def differ_inputs(
     """
     found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
     begun(found)
-
-    def questions() -> Iterator[Question[Asked[Sample]]]:
-        number = count()
-        for definition, version, data in inputs:
-            for asked in _both_ways("inputs", definition, version, data):
-                index = next(number)
-                # The values to write come from these bytes, and the request does not have them.
-                yield Question({"id": str(index), **asked.request}, Asked(index, asked, data))
-
-    _ask_all(testee, found, questions())
+    # The values to write come from these bytes, and the request does not have them.
+    _ask_all(testee, found, ((one, made[2]) for made in inputs for one in _both_ways("inputs", *made)))
     return found
 
 
-def _ask_all(testee: Testee, found: Differential, questions: Iterable[Question[Asked[Sample]]]) -> None:
+def _ask_all(testee: Testee, found: Differential, asked: Iterable[tuple[Sample, bytes]]) -> None:
+    """Ask about these samples, each with the input that it was made from, if its request does not hold that."""
+    questions = (
+        Question({"id": str(index), **one.request}, Asked(index, one, data)) for index, (one, data) in enumerate(asked)
+    )
     with started(testee) as peer:
         compared(found, peer, questions, lambda question, answer: _compare(found, question, answer), _finding)
 

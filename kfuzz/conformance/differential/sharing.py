@@ -27,6 +27,9 @@ WHAT: Final[tuple[What, ...]] = get_args(What)
 # A part takes some seconds: long beside the start of a testee, short beside a run. Of messages, it counts versions.
 PART_INPUTS: Final = {"records": 20_000, "streams": 5_000, "messages": 16}
 
+# These of two parts are added.
+SUMMED: Final = ("inputs", "agreements", "unsupported", "rules", "deviations", "others", "restarts", "unconfirmed")
+
 
 @dataclass(frozen=True, slots=True)
 class Shared:
@@ -72,18 +75,7 @@ def merged(parts: Iterable[Differential]) -> Differential:
 
 
 def _both(one: Differential, other: Differential) -> Differential:
-    found = replace(
-        one,
-        inputs=one.inputs + other.inputs,
-        agreements=one.agreements + other.agreements,
-        unsupported=one.unsupported + other.unsupported,
-        rules=one.rules + other.rules,
-        deviations=[*one.deviations, *other.deviations],
-        others=one.others + other.others,
-        restarts=one.restarts + other.restarts,
-        unconfirmed=one.unconfirmed + other.unconfirmed,
-    )
-    return found.reduced()
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in SUMMED}).reduced()
 
 
 def to_text(found: Differential) -> str:

@@ -141,12 +141,8 @@ class Standing:
     withheld: bool = False
 
 
-def parse(path: Path, listable: Sequence[str] = LISTABLE) -> dict[Key, Line]:
-    """The lines of ``path``, or none if the file does not exist; ``UsageError`` names file, line and remedy."""
-    return _parse(path, listable)[0]
-
-
-def _parse(path: Path, listable: Sequence[str]) -> tuple[dict[Key, Line], Seal]:
+def parse(path: Path, listable: Sequence[str] = LISTABLE) -> tuple[dict[Key, Line], Seal]:
+    """The lines and the seal of ``path``, if the file exists; ``UsageError`` names file, line and remedy."""
     lines: dict[Key, Line] = {}
     parts: dict[str, tuple[int, str]] = {}
     if not path.exists():
@@ -191,8 +187,8 @@ def _parse_line(place: str, text: str, listable: Sequence[str]) -> Line:
 def load(label: str, directory: Path, embargo: Path) -> Expectations:
     """The expectations of the testee ``label`` (``name@version``)."""
     name = f"{file_name(label)}.txt"
-    listed, seal = _parse(directory / name, LISTABLE)
-    embargoed, misplaced = _parse(embargo / name, WITHHOLDABLE)
+    listed, seal = parse(directory / name)
+    embargoed, misplaced = parse(embargo / name, WITHHOLDABLE)
     if misplaced.count:
         raise UsageError(f"{embargo / name}: a `withheld` line belongs in {directory / name}; move it there")
     for id, role in sorted(listed.keys() & embargoed.keys()):
@@ -206,7 +202,7 @@ def load_own(label: str, file: Path) -> Expectations:
 
     A file of ``vectors/expected/`` may have a seal, which is one of the version that its heading names.
     """
-    listed, seal = _parse(file, LISTABLE)
+    listed, seal = parse(file)
     if seal.count and (heading := _HEADING.match(read_bytes(file).decode("utf-8", "replace"))):
         label = heading[1]
     return Expectations(label, listed, seal=seal, exist=file.exists())

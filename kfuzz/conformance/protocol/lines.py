@@ -477,10 +477,5 @@ def _arrived(given: str | Mapping[str, Any]) -> Produced:
     if isinstance(given, str):
         return Produced(bytes.fromhex(given))
     base_offset = int(given["base_offset"]) if "base_offset" in given else None
-    return Produced(
-        bytes.fromhex(given["hex"]),
-        error=given.get("error", 0),
-        transactional_id=given.get("transactional_id"),
-        acks=given.get("acks"),
-        base_offset=base_offset,
-    )
+    more = {name: given[name] for name in ("error", "transactional_id", "acks") if name in given}
+    return Produced(bytes.fromhex(given["hex"]), **more, base_offset=base_offset)

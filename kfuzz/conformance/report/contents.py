@@ -80,16 +80,11 @@ class Contents:
         self._meanings: dict[tuple[str, str], dict[str, str]] = {}
 
     @cached_property
-    def causes(self) -> list[Cause]:
-        """All causes, worst first."""
-        return self.run.causes
-
-    @cached_property
     def _names(self) -> dict[tuple[str, ...], str]:
         """The name of each cause in addresses, by its key: its id, and a number if it is that of several versions."""
         seen: Counter[str] = Counter()
         names = {}
-        for cause in self.causes:
+        for cause in self.run.causes:
             seen[cause.id] += 1
             names[cause.key] = cause.id if seen[cause.id] == 1 else f"{cause.id}-{seen[cause.id]}"
         return names
@@ -102,7 +97,7 @@ class Contents:
     def judged(self) -> list[Column]:
         """The implementations that could be asked: decoders, then whole clients; those with the worst causes first."""
         counts: dict[str, Counter[str]] = {testee.label: Counter() for testee in self.run.testees}
-        for cause in self.causes:
+        for cause in self.run.causes:
             for label in cause.implementations:
                 counts[label][LETTERS[cause.harm_in(label)]] += 1
         for testee in self.run.testees:
@@ -127,7 +122,7 @@ class Contents:
     @cached_property
     def causes_of(self) -> Counter[str]:
         """The number of causes of each implementation."""
-        return Counter(label for cause in self.causes for label in cause.implementations)
+        return Counter(label for cause in self.run.causes for label in cause.implementations)
 
     @cached_property
     def themes(self) -> list[str]:
@@ -168,10 +163,10 @@ class Contents:
                 "title": harm.title,
                 "why": harm.to_readers,
                 "to_brokers": harm.to_brokers,
-                "causes": [cause for cause in self.causes if cause.harm == harm.name],
+                "causes": [cause for cause in self.run.causes if cause.harm == harm.name],
                 "answers": answers[LETTERS[harm.name]],
                 "implementations": len(
-                    {label for c in self.causes for label in c.implementations if c.harm_in(label) == harm.name}
+                    {label for c in self.run.causes for label in c.implementations if c.harm_in(label) == harm.name}
                 ),
             }
             for harm in HARMS
@@ -221,7 +216,7 @@ class Contents:
                     ],
                     LETTERS[cause.harm],
                 ]
-                for cause in self.causes
+                for cause in self.run.causes
             ],
         }
 

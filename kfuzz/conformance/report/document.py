@@ -158,12 +158,8 @@ def _cell(cell: Json) -> Cell:
 
 
 def _testee_json(testee: Column) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "label": testee.label,
-        "name": testee.name,
-        "version": testee.version,
-        "language": testee.language,
-        "kind": testee.kind,
+    shown = {name: getattr(testee, name) for name in ("label", "name", "version", "language", "kind")}
+    shown |= {
         "totals": testee.totals(),
         "unexpected": len(testee.unexpected),
         "stale": list(testee.stale),
@@ -189,13 +185,8 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "at": cause.at,
         "why": harm_named(cause.harm).why(smallest.role),
         "new": cause.is_new,
-        "smallest": {
-            "id": smallest.input,
-            "role": smallest.role,
-            "size_bytes": smallest.size_bytes,
-            "finding": smallest.finding,
-            "error": smallest.error,
-        },
+        "smallest": {"id": smallest.input}
+        | {name: getattr(smallest, name) for name in ("role", "size_bytes", "finding", "error")},
         "requirements": list(smallest.requirements),
         "cases": [list(key) for key in dict.fromkeys((one.input, one.role) for one in cause.deviations)],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Record, batch
@@ -73,6 +73,11 @@ def trouble(api: str, nth: int | str = 1, what: str | None = None, **action: Any
 def happens(*rules: Json) -> Act:
     """From here on, these rules apply too."""
     return act("trouble", rules=list(rules))
+
+
+def phrased(add: Callable[..., None], slug: str, summary: str, **usual: Any) -> Callable[..., None]:
+    """``add`` for conversations whose slugs and summaries are alike: ``{}`` is where they differ."""
+    return lambda own, what, *rules, **more: add(slug.format(own), summary.format(what), *rules, **usual | more)
 
 
 def asks(api: str, after_ms: int | None = None, **where: Any) -> Json:

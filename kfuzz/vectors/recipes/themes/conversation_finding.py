@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from kfuzz.vectors.recipes.making.conversation import act, fails, opens, reads, trouble, writes
 from kfuzz.vectors.recipes.theme import Theme
@@ -14,6 +13,7 @@ metadata = partial(trouble, "Metadata")
 fetch = partial(trouble, "Fetch")
 listing = partial(trouble, "ListOffsets")
 TOO_NEW = {"api": "ApiVersions", "direction": "request", "nth": 1, "answer": {"errorCode": "UNSUPPORTED_VERSION"}}
+NO_LEADER = "LEADER_NOT_AVAILABLE"
 EARLIEST = opens(reset="earliest")
 RESET = EARLIEST, reads(LAST), CLOSE
 AGAIN = EARLIEST, act("read", count=18, gives={"offsets": [*map(str, range(3)), *map(str, range(15))]}), CLOSE
@@ -78,17 +78,12 @@ def _versions(made: Theme) -> None:
 def _metadata(made: Theme) -> None:
     again = ["Metadata", "Fetch"]
     leader = partial(made.conversation, acts=WHOLE, requirements=["TALK-LEADER-1"], follows=again)
-    for slug, what, nth in (
-        ("no-leader", "the topic has no leader at first", 1),
-        ("no-leader-for-long", "the topic has no leader in the first four answers", "1-4"),
-    ):
-        leader(slug, what, metadata(nth, "LEADER_NOT_AVAILABLE"))
+    leader("no-leader", "the topic has no leader at first", metadata(1, NO_LEADER))
+    leader("no-leader-for-long", "the topic has no leader in the first four answers", metadata("1-4", NO_LEADER))
     leader(
         "leaderless-partition",
         "the partition has no leader at first",
-        metadata(
-            set={"topics[0].partitions[0].leaderId": -1, "topics[0].partitions[0].errorCode": "LEADER_NOT_AVAILABLE"}
-        ),
+        metadata(set={"topics[0].partitions[0].leaderId": -1, "topics[0].partitions[0].errorCode": NO_LEADER}),
     )
     leader("unknown-at-first", "the topic is not known yet", metadata("1-2", "UNKNOWN_TOPIC_OR_PARTITION"))
     leader(
@@ -118,21 +113,19 @@ def _metadata(made: Theme) -> None:
         "metadata-lost-then-leaderless",
         "the metadata is lost, and then has no leader",
         metadata(1, "lost"),
-        metadata(2, "LEADER_NOT_AVAILABLE"),
+        metadata(2, NO_LEADER),
     )
-    refused = partial(made.conversation, requirements=["TALK-FATAL-1"])
-    refused(
-        "forbidden",
-        "the topic may not be described",
-        metadata("1-1000", "TOPIC_AUTHORIZATION_FAILED"),
-        acts=(opens(), fails(-1, "TopicAuthorizationException"), CLOSE),
-    )
-    refused(
-        "invalid-topic",
-        "the broker calls the topic's name invalid",
-        metadata("1-1000", "INVALID_TOPIC_EXCEPTION"),
-        acts=(opens(), fails(-1, "InvalidTopicException"), CLOSE),
-    )
+    for slug, what, error, name in (
+        ("forbidden", "the topic may not be described", "TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationException"),
+        (
+            "invalid-topic",
+            "the broker calls the topic's name invalid",
+            "INVALID_TOPIC_EXCEPTION",
+            "InvalidTopicException",
+        ),
+    ):
+        acts = opens(), fails(-1, name), CLOSE
+        made.conversation(slug, what, metadata("1-1000", error), requirements=["TALK-FATAL-1"], acts=acts)
     made.conversation(
         "metadata-throttled",
         "the metadata says that the client is throttled for 200 ms",
@@ -165,25 +158,20 @@ def _offsets(made: Theme) -> None:
         acts=AGAIN,
     )
     again = ["ListOffsets", "Fetch"]
-    looked_up: dict[str, Any] = {"follows": ["Metadata", *again], "acts": (EARLIEST, reads(LAST), *LATER, CLOSE)}
     retried = partial(made.conversation, acts=RESET, requirements=["TALK-RETRY-1"], follows=again)
     retried(
         "offset-not-available",
         "the new leader does not know the latest offset yet",
         listing("1-2", "OFFSET_NOT_AVAILABLE"),
     )
-    retried(
+    looked_up = partial(retried, follows=["Metadata", *again], acts=(EARLIEST, reads(LAST), *LATER, CLOSE))
+    looked_up(
         "offsets-of-other-leader",
         "the broker that is asked for the earliest offset does not lead",
         listing(1, "NOT_LEADER_OR_FOLLOWER"),
-        **looked_up,
     )
-    retried(
-        "offsets-fenced",
-        "the leader epoch of a question for offsets is old",
-        listing(1, "FENCED_LEADER_EPOCH"),
-        **looked_up,
-    )
+    fenced = listing(1, "FENCED_LEADER_EPOCH")
+    looked_up("offsets-fenced", "the leader epoch of a question for offsets is old", fenced)
     retried("offsets-lost", "the connection is lost before the earliest offset is there", listing(1, "lost"))
     retried("offsets-lost-often", "the earliest offset is lost three times", listing("1-3", "lost"))
     retried("offsets-slow", "the earliest offset takes 300 ms", listing(delay_ms=300), follows=())

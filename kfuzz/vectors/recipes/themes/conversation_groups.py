@@ -33,6 +33,8 @@ NEW: dict[str, Any] = {**GROUP, "protocol": "consumer"}
 COMMIT = act("commit")
 # Long enough for several heartbeats.
 BEATS = act("wait", ms=200)
+LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
+ELSEWHERE = "NOT_COORDINATOR"
 
 
 def whole(how: dict[str, Any]) -> tuple[Act, ...]:
@@ -40,9 +42,10 @@ def whole(how: dict[str, Any]) -> tuple[Act, ...]:
     return opens(**how), reads(LAST), COMMIT, CLOSE
 
 
-def later(how: dict[str, Any], *between: Act) -> tuple[Act, ...]:
+def later(how: dict[str, Any], *between: Act, committed: Act = COMMIT) -> tuple[Act, ...]:
     """A member reads, something happens, and it reads what is written then."""
-    return writes(3), opens(**how), reads(2), COMMIT, *between, writes(3, first=3), reads(5, first=3), COMMIT, CLOSE
+    first = writes(3), opens(**how), reads(2), committed
+    return *first, *between, writes(3, first=3), reads(5, first=3), COMMIT, CLOSE
 
 
 def handed_over(how: dict[str, Any]) -> tuple[Act, ...]:
@@ -75,7 +78,7 @@ def _classic(made: Theme) -> None:
     )
     for name, step in (("find", find), ("join", join), ("sync", sync), ("committed", committed)):
         api, coordinated = step.args[0], name != "find"
-        error = "COORDINATOR_LOAD_IN_PROGRESS" if coordinated else "COORDINATOR_NOT_AVAILABLE"
+        error = LOADING if coordinated else "COORDINATOR_NOT_AVAILABLE"
         done = ["Fetch", "OffsetCommit"]
         retried = partial(made.conversation, acts=whole(GROUP), requirements=["TALK-RETRY-1"], follows=done)
         if name != "sync":
@@ -95,21 +98,16 @@ def _classic(made: Theme) -> None:
             retried(
                 f"{name}-not-coordinator",
                 f"the coordinator is elsewhere at {api}",
-                step(1, "NOT_COORDINATOR"),
+                step(1, ELSEWHERE),
                 requirements=["TALK-COORDINATOR-1"],
                 follows=["FindCoordinator", "Fetch"],
             )
     group("join-unknown-member", "the coordinator has forgotten the id that it gave", join(2, "UNKNOWN_MEMBER_ID"))
-    group(
-        "sync-rebalance",
-        "another rebalance begins before the member has its assignment",
-        sync(1, "REBALANCE_IN_PROGRESS"),
-    )
-    group(
-        "sync-unknown-member",
-        "the coordinator has forgotten the member before it has its assignment",
-        sync(1, "UNKNOWN_MEMBER_ID"),
-    )
+    for slug, what, error in (
+        ("rebalance", "another rebalance begins before the member has", "REBALANCE_IN_PROGRESS"),
+        ("unknown-member", "the coordinator has forgotten the member before it has", "UNKNOWN_MEMBER_ID"),
+    ):
+        group(f"sync-{slug}", f"{what} its assignment", sync(1, error))
     group(
         "offsets-unstable",
         "a transaction with offsets of the group is not yet over",
@@ -122,18 +120,13 @@ def _classic(made: Theme) -> None:
         *[one(1, "lost") for one in (find, join, sync, committed)],
         follows=["JoinGroup", "SyncGroup", "OffsetFetch", "Fetch"],
     )
-    group(
-        "handed-over",
-        "a second member continues where the first one has committed",
-        acts=handed_over(GROUP),
-        follows=(),
-    )
-    group(
+    handed = partial(group, acts=handed_over(GROUP))
+    handed("handed-over", "a second member continues where the first one has committed", follows=())
+    handed(
         "handed-over-leave-lost",
         "the answer is lost when the first member leaves",
         leave(1, "lost"),
         follows=["JoinGroup"],
-        acts=handed_over(GROUP),
     )
     group(
         "handed-over-not-committed",
@@ -159,19 +152,12 @@ def _classic(made: Theme) -> None:
         ),
         follows=(),
     )
-    fatal = partial(made.conversation, requirements=["TALK-FATAL-1"])
-    fatal(
-        "join-inconsistent",
-        "the group has other protocols",
-        join("1-1000", "INCONSISTENT_GROUP_PROTOCOL"),
-        acts=(opens(**GROUP), fails(-1, "InconsistentGroupProtocol"), CLOSE),
-    )
-    fatal(
-        "join-full",
-        "the group is full",
-        join("1-1000", "GROUP_MAX_SIZE_REACHED"),
-        acts=(opens(**GROUP), fails(-1, "GroupMaxSizeReached"), CLOSE),
-    )
+    for slug, what, error, name in (
+        ("inconsistent", "the group has other protocols", "INCONSISTENT_GROUP_PROTOCOL", "InconsistentGroupProtocol"),
+        ("full", "the group is full", "GROUP_MAX_SIZE_REACHED", "GroupMaxSizeReached"),
+    ):
+        acts = opens(**GROUP), fails(-1, name), CLOSE
+        made.conversation(f"join-{slug}", what, join("1-1000", error), requirements=["TALK-FATAL-1"], acts=acts)
     made.conversation(
         "old-join",
         "the broker offers JoinGroup up to version 3, which gives ids at once",
@@ -215,14 +201,14 @@ def _beats(made: Theme) -> None:
         "forgotten-and-coordinator-moved",
         "the member is forgotten, and the coordinator is elsewhere",
         follows=["JoinGroup", "FindCoordinator", "JoinGroup"],
-        acts=beaten(beat(1, "UNKNOWN_MEMBER_ID"), join(1, "NOT_COORDINATOR"), beats=2),
+        acts=beaten(beat(1, "UNKNOWN_MEMBER_ID"), join(1, ELSEWHERE), beats=2),
     )
     group("beat-lost", "the answer to a heartbeat is lost", follows=["Fetch"], acts=beaten(beat(1, "lost")))
     group(
         "beat-not-coordinator",
         "the coordinator is elsewhere when a heartbeat comes",
         follows=["FindCoordinator", "Fetch"],
-        acts=beaten(beat(1, "NOT_COORDINATOR")),
+        acts=beaten(beat(1, ELSEWHERE)),
     )
     group("beat-slow", "the answer to a heartbeat takes 150 ms", follows=["Fetch"], acts=beaten(beat(delay_ms=150)))
 
@@ -230,25 +216,17 @@ def _beats(made: Theme) -> None:
 def _commits(made: Theme) -> None:
     again = [asks("OffsetCommit", __committedOffset="same")]
     kept = partial(made.conversation, acts=whole(GROUP), requirements=["TALK-RETRY-1"], follows=again)
-    kept(
-        "commit-loading",
-        "the coordinator is loading when a member commits",
-        commits("1-2", "COORDINATOR_LOAD_IN_PROGRESS"),
-    )
+    kept("commit-loading", "the coordinator is loading when a member commits", commits("1-2", LOADING))
     kept("commit-lost", "the answer to a commit is lost", commits(1, "lost"))
     kept("commit-lost-often", "the answers to three commits are lost", commits("1-3", "lost"), follows=again * 3)
     kept(
         "commit-not-coordinator",
         "the coordinator is elsewhere when a member commits",
-        commits(1, "NOT_COORDINATOR"),
+        commits(1, ELSEWHERE),
         follows=["FindCoordinator", *again],
     )
-    kept(
-        "commit-slow",
-        "the answer to a commit takes 200 ms",
-        commits(delay_ms=200),
-        follows=[at_most(0, "OffsetCommit")],
-    )
+    no_more = [at_most(0, "OffsetCommit")]
+    kept("commit-slow", "the answer to a commit takes 200 ms", commits(delay_ms=200), follows=no_more)
     failed = partial(made.conversation, requirements=["TALK-GROUP-1"])
     for slug, what, error, name in (
         ("commit-rebalance", "a rebalance begins", "REBALANCE_IN_PROGRESS", "RebalanceInProgressException"),
@@ -267,22 +245,13 @@ def _commits(made: Theme) -> None:
         "a member that was forgotten at its commit joins again and reads on",
         commits(1, "UNKNOWN_MEMBER_ID"),
         follows=["JoinGroup", "OffsetCommit"],
-        acts=(
-            writes(3),
-            opens(**GROUP),
-            reads(2),
-            act("commit", error="CommitFailedException"),
-            writes(3, first=3),
-            reads(5, first=3),
-            COMMIT,
-            CLOSE,
-        ),
+        acts=later(GROUP, committed=act("commit", error="CommitFailedException")),
     )
 
 
 def _newer(made: Theme) -> None:
     """The protocol of KIP-848: heartbeats do everything."""
-    again = [asks("ConsumerGroupHeartbeat"), asks("Fetch")]
+    again = ["ConsumerGroupHeartbeat", "Fetch"]
     group = partial(made.conversation, acts=whole(NEW), requirements=["TALK-GROUP-1"], follows=again)
     group(
         "new-joined",
@@ -295,18 +264,13 @@ def _newer(made: Theme) -> None:
         acts=handed_over(NEW),
         follows=(),
     )
-    for slug, what, action, first in (
-        ("new-loading", "the coordinator is loading", {"error": "COORDINATOR_LOAD_IN_PROGRESS"}, again),
-        (
-            "new-not-coordinator",
-            "the coordinator is elsewhere",
-            {"error": "NOT_COORDINATOR"},
-            [asks("FindCoordinator"), *again],
-        ),
-        ("new-lost", "the answer is lost", {"disconnect": "before"}, again),
-        ("new-slow", "the answer takes 200 ms", {"delay_ms": 200}, [asks("Fetch")]),
+    for slug, what, rule, follows in (
+        ("loading", "the coordinator is loading", member(1, LOADING), again),
+        ("not-coordinator", "the coordinator is elsewhere", member(1, ELSEWHERE), ["FindCoordinator", *again]),
+        ("lost", "the answer is lost", member(1, "lost"), again),
+        ("slow", "the answer takes 200 ms", member(delay_ms=200), ["Fetch"]),
     ):
-        group(slug, f"{what} at the first heartbeat of the new protocol", member(**action), follows=first)
+        group(f"new-{slug}", f"{what} at the first heartbeat of the new protocol", rule, follows=follows)
     group("new-lost-often", "the answers to three heartbeats are lost", member("1-3", "lost"))
     joined_again = [asks("ConsumerGroupHeartbeat", memberEpoch=0)]
     long = writes(3), opens(**NEW), reads(2), COMMIT, act("wait", ms=300), writes(3, first=3)
@@ -321,15 +285,15 @@ def _newer(made: Theme) -> None:
             follows=joined_again,
             acts=(*long, reads(5, first=3), CLOSE),
         )
-    fatal = partial(made.conversation, requirements=["TALK-FATAL-1"])
     for slug, what, error, name in (
-        ("new-forbidden", "the group may not be used", "GROUP_AUTHORIZATION_FAILED", "GroupAuthorizationException"),
-        ("new-invalid", "the heartbeat is not valid", "INVALID_REQUEST", "InvalidRequestException"),
+        ("forbidden", "the group may not be used", "GROUP_AUTHORIZATION_FAILED", "GroupAuthorizationException"),
+        ("invalid", "the heartbeat is not valid", "INVALID_REQUEST", "InvalidRequestException"),
     ):
-        fatal(
-            slug,
+        made.conversation(
+            f"new-{slug}",
             f"{what}, says the first heartbeat of the new protocol",
             member("1-1000", error),
+            requirements=["TALK-FATAL-1"],
             follows=[at_most(0, "Fetch")],
             acts=(opens(**NEW), fails(-1, name), CLOSE),
         )

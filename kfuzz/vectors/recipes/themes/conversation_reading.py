@@ -145,39 +145,31 @@ def _leaders(made: Theme) -> None:
         # Where nothing says that another broker leads, a library may take its time for metadata.
         asked = ["Fetch"] if error.startswith("UNKNOWN") else to_leader
         leader(slug, f"the second fetch {what}", fetch(2, error), level="recommended", follows=asked)
-    for slug, what, error in (
-        ("epoch-unknown", "is told that its leader epoch is newer than the broker's", "UNKNOWN_LEADER_EPOCH"),
-        ("server-failed", "gets an unknown error", "UNKNOWN_SERVER_ERROR"),
-    ):
-        made.conversation(
-            slug,
-            f"the second fetch {what}",
-            fetch(2, error),
-            requirements=["TALK-RETRY-1"],
-            follows=[asks("Fetch", __fetchOffset="same")],
-            acts=WHOLE,
-            level="recommended",
-        )
-    two = partial(leader, brokers=3, follows=())
-    two("moves", "another broker leads after some records", acts=between(act("move", to=2)))
-    two("moves-and-returns", "another broker leads for some records, then the first one again", acts=moved(2, 1))
-    two(
-        "moves-while-unknown",
-        "another broker leads, and the next metadata does not know which",
-        trouble("Metadata", 3, "LEADER_NOT_AVAILABLE"),
-        acts=between(act("move", to=2)),
+    retried = partial(
+        made.conversation,
+        acts=WHOLE,
+        requirements=["TALK-RETRY-1"],
+        follows=[asks("Fetch", __fetchOffset="same")],
+        level="recommended",
     )
+    retried(
+        "epoch-unknown",
+        "the second fetch is told that its leader epoch is newer than the broker's",
+        fetch(2, "UNKNOWN_LEADER_EPOCH"),
+    )
+    retried("server-failed", "the second fetch gets an unknown error", fetch(2, "UNKNOWN_SERVER_ERROR"))
+    two = partial(leader, brokers=3, follows=(), acts=between(act("move", to=2)))
+    two("moves", "another broker leads after some records")
+    two("moves-and-returns", "another broker leads for some records, then the first one again", acts=moved(2, 1))
+    unknown = trouble("Metadata", 3, "LEADER_NOT_AVAILABLE")
+    two("moves-while-unknown", "another broker leads, and the next metadata does not know which", unknown)
     two(
         "moves-and-metadata-lost",
         "another broker leads, and the connection is lost when the client asks for metadata",
         trouble("Metadata", 4, "lost"),
-        acts=between(act("move", to=2)),
     )
-    two(
-        "moves-before",
-        "another broker leads before the first fetch",
-        acts=(writes(3), opens(), act("move", to=2), reads(2), CLOSE),
-    )
+    before = writes(3), opens(), act("move", to=2), reads(2), CLOSE
+    two("moves-before", "another broker leads before the first fetch", acts=before)
     two(
         "moves-three-brokers",
         "the leader moves over three brokers, and a fetch of each gets lost",
@@ -210,11 +202,8 @@ def _lost(made: Theme) -> None:
         fetch(2, disconnect="after"),
         follows=[asks("Fetch", __fetchOffset=6)],
     )
-    lost(
-        "lost-request",
-        "the connection is lost before the broker gets the second fetch",
-        fetch(2, "lost", direction="request"),
-    )
+    unsent = fetch(2, "lost", direction="request")
+    lost("lost-request", "the connection is lost before the broker gets the second fetch", unsent)
     for slug, what, size in (
         ("cut-in-records", "inside its records", 100),
         ("cut-in-size", "inside its size", 2),
@@ -264,19 +253,12 @@ def _sessions(made: Theme) -> None:
     session = partial(
         made.conversation, acts=WHOLE, requirements=["TALK-SESSION-1"], level="recommended", follows=[FULL, FULL]
     )
-    session("session-lost", "the broker does not know the fetch session any more", fetch(3, NO_SESSION), follows=[FULL])
-    session(
-        "session-epoch-wrong",
-        "the broker refuses the epoch of the fetch session",
-        fetch(3, "INVALID_FETCH_SESSION_EPOCH"),
-        follows=[FULL],
-    )
-    session(
-        "session-topic-id-wrong",
-        "the fetch session has another topic id",
-        fetch(3, "FETCH_SESSION_TOPIC_ID_ERROR"),
-        follows=[FULL],
-    )
+    for slug, what, error in (
+        ("lost", "the broker does not know the fetch session any more", NO_SESSION),
+        ("epoch-wrong", "the broker refuses the epoch of the fetch session", "INVALID_FETCH_SESSION_EPOCH"),
+        ("topic-id-wrong", "the fetch session has another topic id", "FETCH_SESSION_TOPIC_ID_ERROR"),
+    ):
+        session(f"session-{slug}", what, fetch(3, error), follows=[FULL])
     session("session-lost-twice", "the fetch session is lost, and the next one at once too", fetch("3-4", NO_SESSION))
     session("session-lost-often", "every third fetch loses its session", fetch("every 3", NO_SESSION, times=4))
     session(
@@ -335,11 +317,10 @@ def _refused(made: Theme) -> None:
         fetch("2-1000", "OFFSET_OUT_OF_RANGE"),
         acts=(opens(), fails(2, "OffsetOutOfRangeException"), CLOSE),
     )
-    damaged = fetch(2, vector="records/v2/codec/gzip-crc-wrong")
     refused(
         "damaged-once",
         "the records of the second fetch are damaged, and those of the next one are not",
-        damaged,
+        fetch(2, vector="records/v2/codec/gzip-crc-wrong"),
         acts=(opens(), fails(2, "KafkaException"), CLOSE),
         level="recommended",
     )
@@ -353,12 +334,8 @@ def _epochs(made: Theme) -> None:
     shorter = ends(set={"topics[0].partitions[0].endOffset": 3})
     moved = writes(READ), opens(), reads(READ - 1), act("move", to=2)
     later = writes(3, first=READ), reads(READ + 2, first=READ), CLOSE
-    epoch(
-        "log-shorter",
-        "the new leader has lost records, and the consumer is not to be reset",
-        shorter,
-        acts=(*moved, fails(-1, "LogTruncationException"), CLOSE),
-    )
+    failed = *moved, fails(-1, "LogTruncationException"), CLOSE
+    epoch("log-shorter", "the new leader has lost records, and the consumer is not to be reset", shorter, acts=failed)
     epoch(
         "log-shorter-and-reset",
         "the new leader has lost records, and the consumer begins there again",
@@ -374,32 +351,17 @@ def _epochs(made: Theme) -> None:
         ),
     )
     again = ["OffsetForLeaderEpoch", "Fetch"]
-    epoch(
-        "epoch-end-lost",
-        "the connection is lost before the end of the old epoch is there",
-        ends(1, "lost"),
-        follows=again,
-        acts=(*moved, *later),
-    )
-    epoch(
-        "epoch-end-not-leader",
-        "the end of the old epoch is asked where no leader is",
-        ends(1, "NOT_LEADER_OR_FOLLOWER"),
-        follows=again,
-        acts=(*moved, *later),
-    )
-    epoch(
-        "epoch-end-slow",
-        "the end of the old epoch takes 200 ms",
-        ends(delay_ms=200),
-        follows=["Fetch"],
-        acts=(*moved, *later),
-    )
+    for slug, what, rule, follows in (
+        ("lost", "the connection is lost before the end of the old epoch is there", ends(1, "lost"), again),
+        ("not-leader", "the end of the old epoch is asked where no leader is", ends(1, NOT_LEADER), again),
+        ("slow", "the end of the old epoch takes 200 ms", ends(delay_ms=200), ["Fetch"]),
+    ):
+        epoch(f"epoch-end-{slug}", what, rule, follows=follows, acts=(*moved, *later))
     epoch(
         "epoch-end-unknown",
         "the new leader does not know the old epoch",
         ends(set={"topics[0].partitions[0].endOffset": -1, "topics[0].partitions[0].leaderEpoch": -1}),
-        acts=(*moved, fails(-1, "LogTruncationException"), CLOSE),
+        acts=failed,
     )
     epoch(
         "epoch-end-forbidden",

@@ -13,6 +13,7 @@ SHARE: dict[str, Any] = {"group": "kfuzz-share", "protocol": "share"}
 COMMIT = act("commit")
 # A share group begins at the end of the log, once its first member has asked.
 ASKED = reads(-1), *(act("wait", ms=700), reads(-1)) * 5
+GROUP = writes(1), opens(group="kfuzz-group", reset="earliest"), reads(0), COMMIT, CLOSE
 call = partial(act, "call")
 fetch = partial(trouble, "ShareFetch")
 beat = partial(trouble, "ShareGroupHeartbeat")
@@ -25,6 +26,12 @@ def shared(*rules: dict[str, Any], before: tuple[Act, ...] = (), **how: Any) -> 
     """
     happened = (happens(*rules), *before) if rules else ()
     return opens(**SHARE, **how), *ASKED, *happened, writes(3), reads(2), COMMIT, CLOSE
+
+
+def called(name: str, before: tuple[Act, ...], rule: dict[str, Any], error: str | None = None) -> tuple[Act, ...]:
+    """An admin client calls, and meets trouble."""
+    of_group: dict[str, Any] = {"group": "kfuzz-group"} if before is GROUP else {}
+    return *before, happens(rule), call(name=name, error=error, **of_group)
 
 
 def theme() -> Theme:
@@ -56,27 +63,17 @@ def _share(made: Theme) -> None:
             CLOSE,
         ),
     )
-    again = [asks("ShareFetch")]
+    again, fresh = ["ShareFetch"], [asks("ShareFetch", shareSessionEpoch=0)]
     for slug, what, rule, follows in (
-        ("lost", "the answer to a fetch is lost", fetch(disconnect="before"), again),
-        (
-            "session-lost",
-            "the share session is lost",
-            fetch(error="SHARE_SESSION_NOT_FOUND"),
-            [asks("ShareFetch", shareSessionEpoch=0)],
-        ),
+        ("lost", "the answer to a fetch is lost", fetch(1, "lost"), again),
+        ("session-lost", "the share session is lost", fetch(1, "SHARE_SESSION_NOT_FOUND"), fresh),
         (
             "session-epoch-wrong",
             "the epoch of the share session is wrong",
-            fetch(error="INVALID_SHARE_SESSION_EPOCH"),
-            [asks("ShareFetch", shareSessionEpoch=0)],
+            fetch(1, "INVALID_SHARE_SESSION_EPOCH"),
+            fresh,
         ),
-        (
-            "not-leader",
-            "a fetch finds no leader there",
-            fetch(error="NOT_LEADER_OR_FOLLOWER"),
-            [asks("Metadata"), *again],
-        ),
+        ("not-leader", "a fetch finds no leader there", fetch(1, "NOT_LEADER_OR_FOLLOWER"), ["Metadata", *again]),
         ("slow", "a fetch takes 300 ms", fetch(delay_ms=300), again),
     ):
         share(slug, f"{what} in a share group", follows=follows, acts=shared(rule))
@@ -85,76 +82,54 @@ def _share(made: Theme) -> None:
         "lost-often",
         "the answers to three fetches are lost in a share group",
         follows=again * 3,
-        acts=shared(fetch("1-3", disconnect="before"), before=ASKED),
+        acts=shared(fetch("1-3", "lost"), before=ASKED),
     )
+    again = ["ShareGroupHeartbeat"]
     for slug, what, rule, follows in (
+        ("lost", "the answer to the first heartbeat is lost", beat(1, "lost"), again),
         (
-            "beat-lost",
-            "the answer to the first heartbeat is lost",
-            beat(disconnect="before"),
-            [asks("ShareGroupHeartbeat")],
-        ),
-        (
-            "beat-loading",
+            "loading",
             "the coordinator is loading at the first heartbeats",
-            beat("1-2", error="COORDINATOR_LOAD_IN_PROGRESS"),
-            [asks("ShareGroupHeartbeat")] * 2,
+            beat("1-2", "COORDINATOR_LOAD_IN_PROGRESS"),
+            again * 2,
         ),
         (
-            "beat-not-coordinator",
+            "not-coordinator",
             "the coordinator is elsewhere at the first heartbeat",
-            beat(error="NOT_COORDINATOR"),
-            [asks("FindCoordinator"), asks("ShareGroupHeartbeat")],
+            beat(1, "NOT_COORDINATOR"),
+            ["FindCoordinator", *again],
         ),
     ):
-        share(slug, f"{what} of a share group", rule, follows=follows, acts=shared())
+        share(f"beat-{slug}", f"{what} of a share group", rule, follows=follows, acts=shared())
 
 
 def _admin(made: Theme) -> None:
     admin = partial(made.conversation, requirements=["TALK-ADMIN-1"])
-    group = writes(1), opens(group="kfuzz-group", reset="earliest"), reads(0), COMMIT, CLOSE
     for name, api, before in (
         ("create-topic", "CreateTopics", ()),
         ("delete-topic", "DeleteTopics", ()),
         ("list-offsets", "ListOffsets", ()),
         ("delete-records", "DeleteRecords", (writes(2),)),
-        ("list-committed", "OffsetFetch", group),
+        ("list-committed", "OffsetFetch", GROUP),
         ("describe-cluster", "DescribeCluster", ()),
     ):
-        of_group: dict[str, Any] = {"group": "kfuzz-group"} if before is group else {}
-        done = (*before, happens(trouble(api, disconnect="before")), call(name=name, **of_group))
-        lasting = name not in ("create-topic", "delete-topic")
         # The broker has done it, so the second request finds it done.
-        last = done[-1] if lasting else call(name=name, error="", **of_group)
-        admin(f"{name}-lost", f"the answer to {name} is lost", follows=[api], acts=(*done[:-1], last))
-        admin(
-            f"{name}-lost-request",
-            f"the connection is lost before the broker gets {name}",
-            follows=[api],
-            acts=(*before, happens(trouble(api, 1, "lost", direction="request")), call(name=name, **of_group)),
-        )
-        admin(
-            f"{name}-slow",
-            f"the answer to {name} takes 200 ms",
-            acts=(*before, happens(trouble(api, delay_ms=200)), call(name=name, **of_group)),
-        )
+        error = "" if name in ("create-topic", "delete-topic") else None
+        lost, unsent = trouble(api, 1, "lost"), trouble(api, 1, "lost", direction="request")
+        acts = called(name, before, lost, error)
+        admin(f"{name}-lost", f"the answer to {name} is lost", follows=[api], acts=acts)
+        what = f"the connection is lost before the broker gets {name}"
+        admin(f"{name}-lost-request", what, follows=[api], acts=called(name, before, unsent))
+        acts = called(name, before, trouble(api, delay_ms=200))
+        admin(f"{name}-slow", f"the answer to {name} takes 200 ms", acts=acts)
     for name, api, before, error, follows in (
         ("list-offsets", "ListOffsets", (), "NOT_LEADER_OR_FOLLOWER", ["Metadata", "ListOffsets"]),
         ("delete-records", "DeleteRecords", (writes(2),), "NOT_LEADER_OR_FOLLOWER", ["Metadata", "DeleteRecords"]),
-        ("list-committed", "OffsetFetch", group, "NOT_COORDINATOR", ["FindCoordinator", "OffsetFetch"]),
-        ("delete-group", "DeleteGroups", group, "NOT_COORDINATOR", ["FindCoordinator", "DeleteGroups"]),
+        ("list-committed", "OffsetFetch", GROUP, "NOT_COORDINATOR", ["FindCoordinator", "OffsetFetch"]),
+        ("delete-group", "DeleteGroups", GROUP, "NOT_COORDINATOR", ["FindCoordinator", "DeleteGroups"]),
     ):
-        of_group = {"group": "kfuzz-group"} if before is group else {}
-        admin(
-            f"{name}-elsewhere",
-            f"{name} must go to another broker",
-            follows=list(follows),
-            acts=(
-                *before,
-                happens(trouble(api, 1, error)),
-                call(name=name, error="" if name == "delete-group" else None, **of_group),
-            ),
-        )
+        acts = called(name, before, trouble(api, 1, error), "" if name == "delete-group" else None)
+        admin(f"{name}-elsewhere", f"{name} must go to another broker", follows=follows, acts=acts)
     fatal = partial(made.conversation, requirements=["TALK-FATAL-1"])
     fatal(
         "create-topic-forbidden",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kfuzz.vectors.recipes.making.conversation import Act, act, asks, at_most, opens, trouble, values, writes
+from kfuzz.vectors.recipes.making.conversation import Act, act, asks, at_most, opens, phrased, trouble, values, writes
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE
 
@@ -19,6 +19,7 @@ commit_offsets = partial(trouble, "TxnOffsetCommit")
 TXN: dict[str, Any] = {"idempotent": True, "transactional_id": "kfuzz-txn"}
 COMMITTED = opens(isolation="read_committed")
 FENCED = "ProducerFenced"
+ELSEWHERE = "NOT_COORDINATOR"
 
 
 def seen(*offsets: int) -> tuple[Act, ...]:
@@ -115,65 +116,41 @@ def _steps(made: Theme) -> None:
     ):
         api, coordinated = step.args[0], name != "find"
         again = [api]
-        retried = partial(
-            made.conversation, acts=WHOLE, requirements=["TALK-RETRY-1"], written=values(3), follows=again * 2
-        )
-        retried(
-            f"{name}-loading",
-            f"the coordinator is loading when the producer {what}",
-            step("1-2", "COORDINATOR_LOAD_IN_PROGRESS" if coordinated else "COORDINATOR_NOT_AVAILABLE"),
-        )
-        lost = partial(made.conversation, acts=WHOLE, requirements=["TALK-LOST-1"], written=values(3), follows=again)
-        lost(f"{name}-lost", f"the connection is lost before the answer when the producer {what}", step(1, "lost"))
-        lost(
-            f"{name}-lost-request",
-            f"the connection is lost before the request arrives when the producer {what}",
-            step(1, "lost", direction="request"),
-        )
-        lost(
-            f"{name}-lost-often",
-            f"three connections are lost when the producer {what}",
-            step("1-3", "lost"),
-            follows=again * 3,
-        )
-        lost(
-            f"{name}-slow",
-            f"the answer takes 200 ms when the producer {what}",
-            step(delay_ms=200),
-            # A coordinator may be looked for as often as a library likes.
-            follows=[at_most(0, api)] if coordinated else (),
-        )
+        whole = partial(phrased, made.conversation, f"{name}-{{}}", f"{{}} when the producer {what}", acts=WHOLE)
+        retried = whole(requirements=["TALK-RETRY-1"], written=values(3))
+        loading = "COORDINATOR_LOAD_IN_PROGRESS" if coordinated else "COORDINATOR_NOT_AVAILABLE"
+        retried("loading", "the coordinator is loading", step("1-2", loading), follows=again * 2)
+        lost = whole(requirements=["TALK-LOST-1"], written=values(3), follows=again)
+        lost("lost", "the connection is lost before the answer", step(1, "lost"))
+        unsent = step(1, "lost", direction="request")
+        lost("lost-request", "the connection is lost before the request arrives", unsent)
+        lost("lost-often", "three connections are lost", step("1-3", "lost"), follows=again * 3)
+        # A coordinator may be looked for as often as a library likes.
+        no_more = [at_most(0, api)] if coordinated else ()
+        lost("slow", "the answer takes 200 ms", step(delay_ms=200), follows=no_more)
         if not coordinated:
             continue
-        found = partial(made.conversation, acts=WHOLE, requirements=["TALK-COORDINATOR-1"], written=values(3))
-        found(
-            f"{name}-not-coordinator",
-            f"the coordinator is elsewhere when the producer {what}",
-            step(1, "NOT_COORDINATOR"),
-            follows=["FindCoordinator", *again],
-        )
-        found(
+        elsewhere = step(1, ELSEWHERE)
+        found = whole(requirements=["TALK-COORDINATOR-1"], written=values(3), follows=["FindCoordinator", *again])
+        found("not-coordinator", "the coordinator is elsewhere", elsewhere)
+        made.conversation(
             f"{name}-not-coordinator-then-lost",
             f"the coordinator is elsewhere when the producer {what}, and the search for it gets lost",
-            step(1, "NOT_COORDINATOR"),
+            elsewhere,
             find(2, "lost"),
+            acts=WHOLE,
+            requirements=["TALK-COORDINATOR-1"],
+            written=values(3),
             follows=["FindCoordinator", "FindCoordinator", *again],
         )
-        retried(
-            f"{name}-concurrent",
-            f"the transaction before is not yet over when the producer {what}",
-            step("1-3", "CONCURRENT_TRANSACTIONS"),
-            follows=again * 3,
-        )
-        made.conversation(
-            f"{name}-forbidden",
-            f"the transactional id may not be used when the producer {what}",
+        concurrent = step("1-3", "CONCURRENT_TRANSACTIONS")
+        retried("concurrent", "the transaction before is not yet over", concurrent, follows=again * 3)
+        failed = act("produce", records=values(3), error="TransactionalIdAuthorization", **TXN)
+        whole(requirements=["TALK-FATAL-1"])(
+            "forbidden",
+            "the transactional id may not be used",
             step("1-1000", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-            requirements=["TALK-FATAL-1"],
-            acts=(
-                act("produce", records=values(3), error="TransactionalIdAuthorization", **TXN),
-                *(seen() if name != "end" else ()),
-            ),
+            acts=(failed, *(seen() if name != "end" else ())),
         )
 
 
@@ -232,23 +209,21 @@ def _together(made: Theme) -> None:
         follows=[at_most(0, "EndTxn", committed=True)],
         acts=(act("produce", records=values(2), error="", **TXN), *seen()),
     )
-    made.conversation(
+    aborts = writes(2, abort=True, **TXN), writes(1, first=2, **TXN), *seen(3)
+    aborted = partial(made.conversation, acts=aborts, written=values(3))
+    aborted(
         "abort-lost",
         "the answer to the abort is lost",
         end(1, "lost"),
         requirements=["TALK-LOST-1"],
-        written=values(3),
         follows=[asks("EndTxn", committed=False), asks("EndTxn", committed=True)],
-        acts=(writes(2, abort=True, **TXN), writes(1, first=2, **TXN), *seen(3)),
     )
-    made.conversation(
+    aborted(
         "abort-not-coordinator",
         "the coordinator is elsewhere when the producer aborts",
-        end(1, "NOT_COORDINATOR"),
+        end(1, ELSEWHERE),
         requirements=["TALK-COORDINATOR-1"],
-        written=values(3),
         follows=["FindCoordinator", asks("EndTxn", committed=False)],
-        acts=(writes(2, abort=True, **TXN), writes(1, first=2, **TXN), *seen(3)),
     )
 
 
@@ -291,30 +266,14 @@ def _offsets(made: Theme) -> None:
     offsets("offsets", "two transactions commit offsets of a group")
     for name, step in (("add-offsets", add_offsets), ("commit-offsets", commit_offsets)):
         api = step.args[0]
-        offsets(
-            f"{name}-loading",
-            f"the coordinator is loading at {api}",
-            step("1-2", "COORDINATOR_LOAD_IN_PROGRESS"),
-            follows=[api] * 2,
-        )
-        offsets(
-            f"{name}-not-coordinator",
-            f"the coordinator is elsewhere at {api}",
-            step(1, "NOT_COORDINATOR"),
-            follows=["FindCoordinator", api],
-        )
-        offsets(
-            f"{name}-lost",
-            f"the answer to {api} is lost",
-            step(1, "lost"),
-            follows=[api, asks("EndTxn", committed=True)],
-        )
-        offsets(
-            f"{name}-of-second-lost",
-            f"the answer to {api} of the second transaction is lost",
-            step(2, "lost"),
-            follows=[api, asks("EndTxn", committed=True)],
-        )
+        again = [api, asks("EndTxn", committed=True)]
+        for slug, what, rule, follows in (
+            ("loading", f"the coordinator is loading at {api}", step("1-2", "COORDINATOR_LOAD_IN_PROGRESS"), [api] * 2),
+            ("not-coordinator", f"the coordinator is elsewhere at {api}", step(1, ELSEWHERE), ["FindCoordinator", api]),
+            ("lost", f"the answer to {api} is lost", step(1, "lost"), again),
+            ("of-second-lost", f"the answer to {api} of the second transaction is lost", step(2, "lost"), again),
+        ):
+            offsets(f"{name}-{slug}", what, rule, follows=follows)
         made.conversation(
             f"{name}-forbidden",
             f"the group may not be used at {api}, so nothing is committed",

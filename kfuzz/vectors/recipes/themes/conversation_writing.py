@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kfuzz.vectors.recipes.making.conversation import Act, act, asks, at_most, opens, reads, trouble, values, writes
+from kfuzz.vectors.recipes.making.conversation import (
+    Act,
+    act,
+    asks,
+    at_most,
+    opens,
+    phrased,
+    reads,
+    trouble,
+    values,
+    writes,
+)
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.conversation_reading import CLOSE
 
@@ -40,89 +51,65 @@ def _both(made: Theme, name: str, how: dict[str, Any]) -> None:
     acked = opens(), reads(5), CLOSE
     # Records that a broker has written before it gave an error are there twice, unless the producer is idempotent.
     unsure = writes(6, **how), *(acked if once else ())
-    retried = partial(
-        made.conversation, acts=unsure, requirements=["TALK-RETRY-1"], written=values(6), repeats=not once
+    certain: dict[str, Any] = {"acts": whole, "repeats": False}
+    usual: dict[str, Any] = {"acts": unsure, "written": values(6), "repeats": not once}
+    both = partial(phrased, made.conversation, f"{name}-{{}}", f"{name}: {{}}")
+    made.conversation(
+        name,
+        f"a producer ({name}) writes, and a consumer reads what it has written",
+        requirements=["TALK-RETRY-1"],
+        **usual | certain,
     )
+    retried = both(**usual, requirements=["TALK-RETRY-1"])
+    retried("not-leader", "the first request finds no leader there", send(1, NOT_LEADER), follows=again)
     retried(
-        f"{name}", f"a producer ({name}) writes, and a consumer reads what it has written", acts=whole, repeats=False
-    )
-    retried(
-        f"{name}-not-leader",
-        f"{name}: the first request finds no leader there",
-        send(1, NOT_LEADER),
-        follows=again,
-    )
-    retried(
-        f"{name}-not-leader-often",
-        f"{name}: four requests find no leader there",
+        "not-leader-often",
+        "four requests find no leader there",
         send("1-4", NOT_LEADER),
         follows=again * 3,
         # Some libraries try four times at most.
         level="recommended",
     )
     retried(
-        f"{name}-too-few-replicas",
-        f"{name}: there are too few replicas for three requests",
+        "too-few-replicas",
+        "there are too few replicas for three requests",
         send("1-3", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
         follows=again * 3,
     )
-    retried(
-        f"{name}-slow",
-        f"{name}: the answer takes 300 ms",
-        send(delay_ms=300),
-        acts=whole,
-        repeats=False,
-    )
-    lost = partial(
-        made.conversation, acts=unsure, requirements=["TALK-LOST-1"], written=values(6), repeats=not once, follows=again
-    )
+    retried("slow", "the answer takes 300 ms", send(delay_ms=300), **certain)
+    lost = both(**usual, requirements=["TALK-LOST-1"], follows=again)
+    before = send(1, "lost", direction="request")
+    lost("lost-before", "the connection is lost before the broker gets the records", before, **certain)
+    lost("lost-ack", "the records are written, and the connection is lost before the answer", send(1, "lost"))
+    lost("lost-ack-twice", "the answers to two requests are lost", send("1-2", "lost"))
+    lost("cut-ack", "the answer ends in the middle, and the connection is closed", send(cut=20))
+    cut = send(cut=40, direction="request")
+    lost("cut-request", "the request ends in the middle, and the connection is closed", cut, **certain)
     lost(
-        f"{name}-lost-before",
-        f"{name}: the connection is lost before the broker gets the records",
-        send(1, "lost", direction="request"),
-        acts=whole,
-        repeats=False,
-    )
-    lost(
-        f"{name}-lost-ack",
-        f"{name}: the records are written, and the connection is lost before the answer",
-        send(1, "lost"),
-    )
-    lost(f"{name}-lost-ack-twice", f"{name}: the answers to two requests are lost", send("1-2", "lost"))
-    lost(f"{name}-cut-ack", f"{name}: the answer ends in the middle, and the connection is closed", send(cut=20))
-    lost(
-        f"{name}-cut-request",
-        f"{name}: the request ends in the middle, and the connection is closed",
-        send(cut=40, direction="request"),
-        acts=whole,
-        repeats=False,
-    )
-    lost(
-        f"{name}-silent",
-        f"{name}: the answer never comes, and the connection stays open",
+        "silent",
+        "the answer never comes, and the connection stays open",
         send(drop=True),
         # A library may give its user an error when the time of a request is over.
         level="recommended",
         acts=(writes(6, request_timeout_ms=800, **how), *(acked if once else ())),
     )
-    made.conversation(
-        f"{name}-throttled",
-        f"{name}: the answer throttles the producer for 200 ms before its next send",
+    both(requirements=["TALK-THROTTLE-1"])(
+        "throttled",
+        "the answer throttles the producer for 200 ms before its next send",
         send(throttle_ms=200),
-        requirements=["TALK-THROTTLE-1"],
         written=values(2),
         follows=[asks("Produce", after_ms=190)],
         acts=(_each(2, **how),),
     )
-    leader = partial(made.conversation, requirements=["TALK-LEADER-1"], written=values(4), brokers=2)
+    leader = both(requirements=["TALK-LEADER-1"], written=values(4), brokers=2)
     leader(
-        f"{name}-moves",
-        f"{name}: another broker leads before the second producer writes",
+        "moves",
+        "another broker leads before the second producer writes",
         acts=(writes(2, **how), act("move", to=2), writes(2, first=2, **how), opens(), reads(3), CLOSE),
     )
     leader(
-        f"{name}-leader-of-yesterday",
-        f"{name}: metadata names a broker that does not lead",
+        "leader-of-yesterday",
+        "metadata names a broker that does not lead",
         metadata("1-2", set={"topics[0].partitions[0].leaderId": 2}),
         follows=["Metadata", *again],
         acts=(writes(4, **how), opens(), reads(3), CLOSE),
@@ -139,41 +126,26 @@ def _idempotent(made: Theme) -> None:
     whole = writes(4, **IDEMPOTENT), opens(), reads(3), CLOSE
     again = ["InitProducerId", "Produce"]
     begun = partial(made.conversation, acts=whole, requirements=["TALK-RETRY-1"], written=values(4), follows=again)
-    for slug, what, error in (("id-loading", "the coordinator is still loading", "COORDINATOR_LOAD_IN_PROGRESS"),):
-        begun(slug, f"{what} when the producer asks for its id", init("1-2", error))
+    loading = init("1-2", "COORDINATOR_LOAD_IN_PROGRESS")
+    begun("id-loading", "the coordinator is still loading when the producer asks for its id", loading)
     begun("id-lost", "the connection is lost before the producer gets its id", init(1, "lost"))
     begun("id-lost-often", "the producer's id is lost three times", init("1-3", "lost"))
     begun("id-slow", "the producer's id takes 300 ms", init(delay_ms=300), follows=["Produce"])
     begun(
         "duplicate", "the broker has the batch already, and says so", send(1, "DUPLICATE_SEQUENCE_NUMBER"), follows=()
     )
-    begun(
-        "lost-ack-then-not-leader",
-        "the answer is lost, and then the leader is elsewhere",
-        send(1, "lost"),
-        send(1, NOT_LEADER),
-        follows=["Produce", "Produce"],
-        acts=(writes(4, **IDEMPOTENT), opens(), reads(3), CLOSE),
-    )
-    begun(
-        "lost-ack-and-metadata-lost",
-        "the answer is lost, and so is the next metadata",
-        send(1, "lost"),
-        metadata(3, "lost"),
-        follows=["Produce"],
-    )
-    begun(
-        "lost-ack-then-slow",
-        "the answer is lost, and the next one takes 200 ms",
-        send(1, "lost"),
-        send(delay_ms=200),
-        follows=["Produce"],
-    )
-    refused = partial(made.conversation, requirements=["TALK-FATAL-1"], written=())
-    refused(
+    for slug, what, then, follows in (
+        ("then-not-leader", "then the leader is elsewhere", send(1, NOT_LEADER), ["Produce", "Produce"]),
+        ("and-metadata-lost", "so is the next metadata", metadata(3, "lost"), ["Produce"]),
+        ("then-slow", "the next one takes 200 ms", send(delay_ms=200), ["Produce"]),
+    ):
+        begun(f"lost-ack-{slug}", f"the answer is lost, and {what}", send(1, "lost"), then, follows=follows)
+    made.conversation(
         "id-forbidden",
         "the producer gets no id",
         init("1-1000", "CLUSTER_AUTHORIZATION_FAILED"),
+        requirements=["TALK-FATAL-1"],
+        written=(),
         follows=[at_most(0, "Produce")],
         acts=(act("produce", records=values(2), error="Authorization", **IDEMPOTENT),),
     )
@@ -181,36 +153,24 @@ def _idempotent(made: Theme) -> None:
 
 def _several(made: Theme) -> None:
     """Several sends of one producer: the others must not suffer."""
-    four = _each(4, **IDEMPOTENT), opens(), reads(3), CLOSE
+    gets = opens(), reads(3), CLOSE
+    four = _each(4, **IDEMPOTENT), *gets
+    at_once = writes(4, sends=[1] * 4, at_once=True, **IDEMPOTENT), *gets
     sends = partial(made.conversation, acts=four, requirements=["TALK-RETRY-1"], written=values(4), follows=["Produce"])
-    sends(
-        "sends-third-not-leader",
-        "of four sends, the third finds no leader there",
-        send(3, NOT_LEADER),
-        follows=["Produce", "Produce"],
-    )
-    sends(
-        "sends-each-lost",
-        "the first answer to each of four sends is lost",
-        send("every 2", "lost"),
-        follows=["Produce"] * 4,
-    )
-    sends(
-        "sends-slow", "the answer to each of four sends takes 50 ms", send("1-4", delay_ms=50), follows=["Produce"] * 3
-    )
-    at_once = writes(4, sends=[1] * 4, at_once=True, **IDEMPOTENT), opens(), reads(3), CLOSE
-    sends("at-once-first-lost", "of four sends at once, the first answer is lost", send(1, "lost"), acts=at_once)
-    sends(
-        "at-once-first-not-leader",
-        "of four sends at once, the first finds no leader there",
-        send(1, NOT_LEADER),
-        acts=at_once,
-    )
+    for slug, what, rule, times in (
+        ("third-not-leader", "of four sends, the third finds no leader there", send(3, NOT_LEADER), 2),
+        ("each-lost", "the first answer to each of four sends is lost", send("every 2", "lost"), 4),
+        ("slow", "the answer to each of four sends takes 50 ms", send("1-4", delay_ms=50), 3),
+    ):
+        sends(f"sends-{slug}", what, rule, follows=["Produce"] * times)
+    first = phrased(sends, "at-once-first-{}", "of four sends at once, the first {}", acts=at_once)
+    first("lost", "answer is lost", send(1, "lost"))
+    first("not-leader", "finds no leader there", send(1, NOT_LEADER))
     sends(
         "two-producers",
         "two producers write in turns, and an answer to each is lost",
         send("every 2", "lost", times=2),
-        acts=(writes(2, **IDEMPOTENT), writes(2, first=2, by=2, **IDEMPOTENT), opens(), reads(3), CLOSE),
+        acts=(writes(2, **IDEMPOTENT), writes(2, first=2, by=2, **IDEMPOTENT), *gets),
     )
 
 
@@ -222,31 +182,24 @@ def _failing(count: int, failed: Sequence[int], **how: Any) -> Act:
 
 def _refused(made: Theme) -> None:
     refused = partial(made.conversation, requirements=["TALK-FATAL-1"], follows=["Produce"])
+    at_once = partial(refused, follows=[at_most(0, "Produce")])
     for slug, what, error, name in (
         ("forbidden", "the topic may not be written to", "TOPIC_AUTHORIZATION_FAILED", "TopicAuthorizationException"),
         ("too-large", "the record is too large", "MESSAGE_TOO_LARGE", "RecordTooLargeException"),
         ("invalid", "the broker refuses the record", "INVALID_RECORD", "InvalidRecordException"),
     ):
-        refused(
-            slug,
-            what,
-            send("1-1000", error),
-            follows=[at_most(0, "Produce")],
-            acts=(act("produce", records=["v0"], error=name),),
-        )
-    refused(
+        at_once(slug, what, send("1-1000", error), acts=(act("produce", records=["v0"], error=name),))
+    at_once(
         "forbidden-topic",
         "the topic may not be described",
         metadata("1-1000", "TOPIC_AUTHORIZATION_FAILED"),
         written=(),
-        follows=[at_most(0, "Produce")],
         acts=(act("produce", records=["v0"], error="Authorization"),),
     )
     # The broker has written what it says it refuses, which only a proxy sees.
     answer = send(2, error="INVALID_RECORD")
-    refused(
-        "second-invalid", "of three sends, the broker refuses the second", answer, acts=(_failing(3, [1], **PLAIN),)
-    )
+    failing = [_failing(3, [1], **PLAIN)]
+    refused("second-invalid", "of three sends, the broker refuses the second", answer, acts=failing)
     refused(
         "second-invalid-idempotent",
         "of three sends of an idempotent producer, the broker refuses the second",
@@ -255,12 +208,8 @@ def _refused(made: Theme) -> None:
         level="recommended",
         acts=(_failing(3, [1], **IDEMPOTENT),),
     )
-    refused(
-        "second-too-large",
-        "of three sends, the second is too large",
-        send(2, "MESSAGE_TOO_LARGE"),
-        acts=(_failing(3, [1], **PLAIN),),
-    )
+    large = send(2, "MESSAGE_TOO_LARGE")
+    refused("second-too-large", "of three sends, the second is too large", large, acts=failing)
     refused(
         "out-of-order",
         "the broker says that sequences are missing, for ever",
