@@ -19,14 +19,7 @@ import pyarrow as pa
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.arrow_rows import beginnings
 from kfuzz.logs.heads import BatchHeads
-from kfuzz.logs.segments import (
-    ABORTED_ENTRY,
-    Segment,
-    Starts,
-    batch_bytes,
-    entries,
-    partition_of,
-)
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, batch_bytes, entries, partition_of
 from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
@@ -208,15 +201,9 @@ def aborted_batches(
     is_open = is_data & ~known
     if is_open.any():
         # Of equal producers, the last batch counts.
-        last = dict(
-            zip(
-                producers[is_open].tolist(),
-                heads.values("last_offset", np.int64)[chosen[is_open]].tolist(),
-                strict=True,
-            )
-        )
-        aborted = ahead.aborted(last, place)
-        if aborted:
+        offsets = heads.values("last_offset", np.int64)[chosen[is_open]]
+        last = dict(zip(producers[is_open].tolist(), offsets.tolist(), strict=True))
+        if aborted := ahead.aborted(last, place):
             is_aborted |= is_open & np.isin(producers, list(aborted))
     if not is_aborted.any():
         return None
