@@ -290,27 +290,24 @@ def _batches(window: memoryview, segment: logs.Segment, query: Query, at: int) -
     if not len(chosen):
         return None
     whole = len(chosen) == len(places)
+    of_segment = {"topic": segment.topic, "partition": segment.partition, "segment": segment.base_offset}
+    own = {"base_offset": base, "records": counts, "size": sizes}
     columns: list[pa.Array[Any]] = []
     for field in query.wanted:
         name, kind = field.name, field.type
-        if name in ("topic", "partition", "segment"):
-            value = {"topic": segment.topic, "partition": segment.partition, "segment": segment.base_offset}[name]
-            columns.append(alike(kind, value, len(chosen)))
-            continue
-        if name == "codec":
+        if name in of_segment:
+            columns.append(alike(kind, of_segment[name], len(chosen)))
+        elif name == "codec":
             codecs = heads.values("codec", np.int64)[chosen]
             columns.append(pa.array(CODECS, pa.string()).take(numbers(pa.int64(), codecs)))
-            continue
-        if name == "batch":
+        elif name == "batch":
             columns.append(views_of(window, places[chosen], sizes[chosen]))
-            continue
-        if name == "max_timestamp":
+        elif name == "max_timestamp":
             timed = heads.magic[chosen] > 0
             columns.append(numbers(pa.int64(), newest[chosen], None if timed.all() else timed).view(kind))
-            continue
-        own = {"base_offset": base, "records": counts, "size": sizes}
-        values = own[name].astype(NUMBERS[kind]) if name in own else heads.values(name, NUMBERS[kind])
-        columns.append(numbers(kind, values if whole else values[chosen]))
+        else:
+            values = own[name].astype(NUMBERS[kind]) if name in own else heads.values(name, NUMBERS[kind])
+            columns.append(numbers(kind, values if whole else values[chosen]))
     return pa.RecordBatch.from_arrays(columns, schema=query.wanted)
 
 
