@@ -222,7 +222,6 @@ class _GeneratedAhead(Ahead):
         self.segment_id = segment_id
         self.source = _windows(plan[segment_id], plan.workload)
         self.made = 0
-        self.walked = -1
         # Windows that are made but not yet returned.
         self.waiting: deque[tuple[int, memoryview]] = deque()
         # The next rows of the window that is being read.
@@ -243,12 +242,6 @@ class _GeneratedAhead(Ahead):
         self.made += len(window)
         return True
 
-    def restart(self, place: int) -> bool:
-        if self.later is not None or self.walked >= place:
-            return False
-        self.walked = place
-        return True
-
     def step(self) -> bool:
         if self.later is not None:
             window = next(self.later, None)
@@ -257,8 +250,8 @@ class _GeneratedAhead(Ahead):
             self.took(window)
             return True
         for at, view in (self.rest, *self.waiting):
-            if at == self.walked and len(view):
-                self.walked += self.took(view)
+            if at == self.at and len(view):
+                self.at += self.took(view)
                 return True
         return self._make() or self._next_segment()
 
@@ -270,7 +263,7 @@ class _GeneratedAhead(Ahead):
         if (following.topic.name, following.partition) != (before.topic.name, before.partition):
             return False
         self.segment_id += 1
-        self.later = _windows(following, self.plan.workload)
+        self.later, self.has_left = _windows(following, self.plan.workload), True
         return True
 
 

@@ -219,13 +219,12 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
                 unexpected.append(name)
     missing += labels
     topics = {topic.name: topic for topic in corpus.workload.topics}
-    aborted = bytearray(len(corpus.plan))
+    # 1 for segments that have a row, 2 for those with a transaction index.
     known = bytearray(len(corpus.plan))
     for batch in corpus.rows.batches(["segment_id", "txnindex_crc32c"]):
         for segment_id, crc in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
             if segment_id is not None and 0 <= segment_id < len(known):
-                known[segment_id] = 1
-                aborted[segment_id] |= crc is not None
+                known[segment_id] = max(known[segment_id], 1 if crc is None else 2)
     wrong = []
     segment_id = 0
     contents = in_parallel(partial(_partition, corpus.out, root.others), partitions)
@@ -235,7 +234,7 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
         for base in corpus.plan.stems(directory):
             bounds.append(corpus.plan.bounds(segment_id)[1:])
             if known[segment_id]:
-                suffixes = (".log", ".index", ".timeindex", ".txnindex")[: 4 if aborted[segment_id] else 3]
+                suffixes = (".log", ".index", ".timeindex", ".txnindex")[: 2 + known[segment_id]]
                 expected.update(base + suffix for suffix in suffixes)
                 expected.add(snapshot_name(bounds[-1][1]))
                 has_state = topics[directory.rpartition("-")[0]].things.snapshot

@@ -269,7 +269,8 @@ class _Reader:
                     window = needed
                     continue
             told, bad, at = self._passed(view, made, at, end)
-            if not self.rows.is_tolerant:
+            # Otherwise, damage becomes a row.
+            if FINDING not in self.rows.wanted.names:
                 raise RecordsError(told)
             # Bad bytes have no offset and no timestamp, so they are not within bounds.
             if self.rows.selection == EVERYTHING:
@@ -331,11 +332,6 @@ class RowMaker:
     isolation: Isolation
     choice: Choice = EVERY
     schemas: Schemas | None = None
-
-    @property
-    def is_tolerant(self) -> bool:
-        """Whether damage becomes a row."""
-        return FINDING in self.wanted.names
 
     @property
     def of_segment(self) -> dict[str, Any]:

@@ -42,6 +42,9 @@ class Ahead(ABC):
 
     def __init__(self) -> None:
         self.walk = TransactionWalk()
+        # The place of the walk, and whether it has left the segment in which it began.
+        self.at = -1
+        self.has_left = False
         # By producer: the offsets of its markers, and whether they abort.
         self.ends: dict[int, deque[tuple[int, bool]]] = {}
 
@@ -50,8 +53,8 @@ class Ahead(ABC):
 
         ``producers`` has the offset of each one's last batch in the window that ends at ``place``.
         """
-        if self.restart(place):
-            self.walk = TransactionWalk()
+        if not self.has_left and self.at < place:
+            self.at, self.walk = place, TransactionWalk()
             self.ends.clear()
             for producer, offset in producers.items():
                 self.walk.begin(producer, offset)
@@ -79,10 +82,6 @@ class Ahead(ABC):
         return stopped
 
     @abstractmethod
-    def restart(self, place: int) -> bool:
-        """Begin at ``place``, unless the walk has come further; returns whether it begins."""
-
-    @abstractmethod
     def step(self) -> bool:
         """Walk some way; False at the end of the log."""
 
@@ -97,15 +96,8 @@ class FileAhead(Ahead):
     def __init__(self, segment: Segment) -> None:
         super().__init__()
         self.first = self.segment = segment
-        self.at = -1
         self.later: deque[Segment] | None = None
         self.index = aborted_entries(segment)
-
-    def restart(self, place: int) -> bool:
-        if self.segment is not self.first or self.at >= place:
-            return False
-        self.at = place
-        return True
 
     def step(self) -> bool:
         if self.at >= self.segment.size:
@@ -137,7 +129,7 @@ class FileAhead(Ahead):
         if not self.later:
             return False
         self.segment = self.later.popleft()
-        self.at = 0
+        self.at, self.has_left = 0, True
         self.index = aborted_entries(self.segment)
         return True
 
