@@ -159,8 +159,7 @@ class Target(ABC):
     def stage(self, directory: str, attempt: str) -> Stage:
         """Begin to write files into ``directory``. ``attempt`` differs between attempts that may run at a time."""
 
-    @abstractmethod
-    def sync(self, directory: str = "") -> None:
+    def sync(self, directory: str = "") -> None:  # noqa: B027 - elsewhere, a put is durable when it is complete.
         """Make the names in ``directory`` durable."""
 
     @abstractmethod
@@ -175,8 +174,7 @@ class Target(ABC):
         """Whether the target's own directory is there. An object store has no directories: there it always is."""
         return True
 
-    @abstractmethod
-    def remove_if_empty(self) -> None:
+    def remove_if_empty(self) -> None:  # noqa: B027
         """Remove the target's own directory if nothing is in it."""
 
     def free_bytes(self) -> int | None:
@@ -187,8 +185,7 @@ class Target(ABC):
     def default_jobs(self, *, reading: bool = False) -> int:
         """How many segments are written here at a time, or read, unless the caller says otherwise."""
 
-    @abstractmethod
-    def check_writable(self) -> None:
+    def check_writable(self) -> None:  # noqa: B027 - of an object store, only the first put can show it.
         """Raise ``UsageError`` if it is clear, without writing, that nothing can be made here."""
 
     def write(self, name: str, data: bytes | str) -> None:
@@ -524,9 +521,6 @@ class RemoteTarget(Target):
     def stage(self, directory: str, attempt: str) -> Stage:
         return _RemoteStage(self, self._fs, directory, attempt)
 
-    def sync(self, directory: str = "") -> None:
-        """A put is durable when it is complete."""
-
     def remove(self, name: str) -> None:
         with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self.path(name))
@@ -538,8 +532,6 @@ class RemoteTarget(Target):
         with self.explained("remove", name), contextlib.suppress(FileNotFoundError):
             self._fs.rm(self.path(name), recursive=True)
 
-    def remove_if_empty(self) -> None: ...
-
     def has_multipart(self) -> bool:
         """Whether the file system can abandon an upload, as those of object stores can."""
         from fsspec.asyn import AsyncFileSystem
@@ -550,9 +542,6 @@ class RemoteTarget(Target):
         # Reading first copies a segment to a temporary file, which needs room. And the packages of some file systems do
         # not allow that several threads call them.
         return 1 if reading or not self.has_multipart() else _processors() + 1
-
-    def check_writable(self) -> None:
-        """Only the first put can show it."""
 
     def sweep(self, directories: Iterable[str], owner: str = "") -> None:
         """Also abort unfinished uploads of S3, which cost money and which no listing shows.

@@ -222,7 +222,6 @@ class _GeneratedAhead(Ahead):
         self.segment_id = segment_id
         self.source = _windows(plan[segment_id], plan.workload)
         self.made = 0
-        self.walked = -1
         # Windows that are made but not yet returned.
         self.waiting: deque[tuple[int, memoryview]] = deque()
         # The next rows of the window that is being read.
@@ -243,12 +242,6 @@ class _GeneratedAhead(Ahead):
         self.made += len(window)
         return True
 
-    def restart(self, place: int) -> bool:
-        if self.later is not None or self.walked >= place:
-            return False
-        self.walked = place
-        return True
-
     def step(self) -> bool:
         if self.later is not None:
             window = next(self.later, None)
@@ -257,8 +250,8 @@ class _GeneratedAhead(Ahead):
             self.took(window)
             return True
         for at, view in (self.rest, *self.waiting):
-            if at == self.walked and len(view):
-                self.walked += self.took(view)
+            if at == self.at and len(view):
+                self.at += self.took(view)
                 return True
         return self._make() or self._next_segment()
 
@@ -270,7 +263,7 @@ class _GeneratedAhead(Ahead):
         if (following.topic.name, following.partition) != (before.topic.name, before.partition):
             return False
         self.segment_id += 1
-        self.later = _windows(following, self.plan.workload)
+        self.later, self.has_left = _windows(following, self.plan.workload), True
         return True
 
 
@@ -290,27 +283,24 @@ def _batches(window: memoryview, segment: logs.Segment, query: Query, at: int) -
     if not len(chosen):
         return None
     whole = len(chosen) == len(places)
+    of_segment = {"topic": segment.topic, "partition": segment.partition, "segment": segment.base_offset}
+    own = {"base_offset": base, "records": counts, "size": sizes}
     columns: list[pa.Array[Any]] = []
     for field in query.wanted:
         name, kind = field.name, field.type
-        if name in ("topic", "partition", "segment"):
-            value = {"topic": segment.topic, "partition": segment.partition, "segment": segment.base_offset}[name]
-            columns.append(alike(kind, value, len(chosen)))
-            continue
-        if name == "codec":
+        if name in of_segment:
+            columns.append(alike(kind, of_segment[name], len(chosen)))
+        elif name == "codec":
             codecs = heads.values("codec", np.int64)[chosen]
             columns.append(pa.array(CODECS, pa.string()).take(numbers(pa.int64(), codecs)))
-            continue
-        if name == "batch":
+        elif name == "batch":
             columns.append(views_of(window, places[chosen], sizes[chosen]))
-            continue
-        if name == "max_timestamp":
+        elif name == "max_timestamp":
             timed = heads.magic[chosen] > 0
             columns.append(numbers(pa.int64(), newest[chosen], None if timed.all() else timed).view(kind))
-            continue
-        own = {"base_offset": base, "records": counts, "size": sizes}
-        values = own[name].astype(NUMBERS[kind]) if name in own else heads.values(name, NUMBERS[kind])
-        columns.append(numbers(kind, values if whole else values[chosen]))
+        else:
+            values = own[name].astype(NUMBERS[kind]) if name in own else heads.values(name, NUMBERS[kind])
+            columns.append(numbers(kind, values if whole else values[chosen]))
     return pa.RecordBatch.from_arrays(columns, schema=query.wanted)
 
 

@@ -63,13 +63,10 @@ def generate(
     with claimed(target, plan, overwrite=overwrite, resume=resume, break_lock=break_lock) as lock:
         work = prepare(target, workload, overwrite=overwrite, resume=resume)
         if resume == "verify":
-
-            def bad(row: Row) -> int | None:
-                return row.segment_id if verify_row(target, plan, row) else None
-
             kept = work.kept(KeptRows.of(target, workload))
-            found = as_they_end(bad, kept, jobs or target.default_jobs(reading=True))
-            work.rewrite(segment_id for segment_id in found if segment_id is not None)
+            jobs_reading = jobs or target.default_jobs(reading=True)
+            found = as_they_end(lambda row: (row.segment_id, verify_row(target, plan, row)), kept, jobs_reading)
+            work.rewrite(segment_id for segment_id, is_wrong in found if is_wrong)
         attempt, cancelled, done = f"{lock.id}-local", Event(), len(plan) - len(work.left)
 
         def write(segment_id: int) -> Row:

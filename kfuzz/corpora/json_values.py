@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Any, Final
 from kfuzz.corpora import programs
 from kfuzz.corpora.programs import NUMBER_MAX, Builder, Drawn, Program, To, between, quoted
 from kfuzz.corpora.quantities import LABEL, Range, ranged
-from kfuzz.errors import UsageError
 from kfuzz.forms import Form, ListOf, Object, Wrong, choice, integer, nearest, object_of, shown, table
 
 PAYLOADS_MAX: Final = 1_000_000
@@ -120,17 +119,18 @@ def field_definitions() -> dict[str, Any]:
     return {"field": {"oneOf": [form.schema for form in FIELDS.values()]}}
 
 
-def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
-    """Raise ``UsageError`` for what concerns several keys of ``fields``; ``place`` is their place in the workload."""
+def field_faults(fields: Sequence[Field], place: str, depth: int = 1) -> Iterator[str]:
+    """The sentences about what concerns several keys of ``fields``; ``place`` is their place in the workload."""
     if depth > DEPTH_MAX:
-        raise UsageError(f"{place}: objects are nested more than {DEPTH_MAX} deep; make them flatter")
+        yield f"{place}: objects are nested more than {DEPTH_MAX} deep; make them flatter"
+        return
     names = [field.name for field in fields]
     for at, field in enumerate(fields):
         here = f"{place}[{at}]"
         if names.index(field.name) != at:
-            raise UsageError(f"{here}.name is {field.name!r} for the second time; give each field a name of its own")
+            yield f"{here}.name is {field.name!r} for the second time; give each field a name of its own"
         if field.type == "object":
-            check_fields(field.fields, f"{here}.fields", depth + 1)
+            yield from field_faults(field.fields, f"{here}.fields", depth + 1)
 
 
 class FieldsWriter(Builder):

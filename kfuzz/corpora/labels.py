@@ -47,17 +47,13 @@ class Label:
         return Label(path, at, one.vector.size, base_offset, one.vector.id, one.verdict, one.finding)
 
 
-def verdicts(batches: int, labels: Sequence[Label]) -> dict[str, int]:
-    """The number of batches by verdict, as the manifest has it: every batch without a label is valid."""
-    counts = {name: sum(label.verdict == name for label in labels) for name in ("acceptable", "invalid")}
-    return {"valid": batches - sum(counts.values()), **counts}
-
-
 def sums_of(
     made: Synthesiser | LogWalk, size: int, indexes: Sequence[bytes], labels: Sequence[Label]
 ) -> dict[str, Any]:
     """The columns of the manifest that a log of ``size`` bytes and its offset, time and transaction index decide."""
     offset_index, time_index, transaction_index = indexes
+    # Every batch without a label is valid.
+    verdicts = {name: sum(label.verdict == name for label in labels) for name in ("acceptable", "invalid")}
     return {
         "bytes": size,
         "crc32c": made.crc32c,
@@ -68,7 +64,8 @@ def sums_of(
         "aborted_records": made.aborted_records,
         "min_timestamp": made.min_timestamp if made.max_timestamp >= 0 else None,
         "max_timestamp": made.max_timestamp if made.max_timestamp >= 0 else None,
-        **verdicts(made.batches, labels),
+        "valid": made.batches - sum(verdicts.values()),
+        **verdicts,
         "index_crc32c": crc32c(offset_index),
         "timeindex_crc32c": crc32c(time_index),
         "txnindex_crc32c": crc32c(transaction_index) if transaction_index else None,

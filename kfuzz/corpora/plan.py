@@ -167,11 +167,6 @@ class TopicPlan:
         return _first_offset(self.old, self.offsets_per_segment, index)
 
     @property
-    def last_offsets(self) -> int:
-        """The number of offsets of the last segment of a partition."""
-        return self.offsets_per_partition - self.first_offset(self.segments_per_partition - 1)
-
-    @property
     def partitions(self) -> Sequence[int]:
         """The partitions that have records."""
         return [at for at, count in enumerate(self.counts) if count]
@@ -211,7 +206,8 @@ class TopicPlan:
             return self.offsets_per_partition * count
         # Without transactions across segments, all partitions have the same number.
         different = count if self.topic.transactions.cross_share else 1
-        records = sum(writers.records(at, segments, self.last_offsets) for at in range(different))
+        last_offsets = self.offsets_per_partition - self.first_offset(self.segments_per_partition - 1)
+        records = sum(writers.records(at, segments, last_offsets) for at in range(different))
         return records * (count // different) + self.first_offset(self.old_segments) * count
 
     def leader_epochs(self) -> list[tuple[int, int]]:
@@ -526,11 +522,6 @@ def _varint_bytes(value: float) -> int:
 def _varint_bytes_below(limit: float) -> float:
     """The mean size in bytes of the zigzag varint of a number that is uniform from 0 to ``limit``."""
     return 1 + sum(max(0.0, 1 - (1 << bits) / limit) for bits in (6, 13, 20, 27, 34) if limit > 0)
-
-
-def batch_bytes_mean(topic: Topic) -> float:
-    """The average uncompressed bytes of a record batch."""
-    return offset_bytes_mean(topic) * topic.batches.records.mean
 
 
 def batch_bytes_max(topic: Topic) -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kfuzz.corpora.plan import Plan, batch_bytes_mean, offset_bytes_mean
+from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.segment import log_chunks
 from kfuzz.corpora.workload import GIB, MIB, Compaction, Topic, Workload
 
@@ -70,7 +70,7 @@ def predict(plan: Plan) -> Prediction:
 
 def _sample(topic: Topic, workload: Workload) -> tuple[int, int, float]:
     """The offsets, the bytes and the CPU seconds of one small segment of ``topic``."""
-    enough = round(SAMPLE_BATCHES * batch_bytes_mean(topic))
+    enough = round(SAMPLE_BATCHES * (offset_bytes_mean(topic) * topic.batches.records.mean))
     size = min(max(enough, SAMPLE_BYTES_MIN), SAMPLE_BYTES_MAX)
     small = replace(
         workload, topics=(replace(topic, partitions=1, compaction=Compaction()),), size=size, segment_bytes=size

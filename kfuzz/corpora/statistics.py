@@ -225,7 +225,7 @@ def _read_segment(view: memoryview, segment: Segment, sample: _Sample) -> None:
     written: list[Numbers] = []
     for heads, part in _windows(view):
         counts = np.asarray(part.counts, np.int64)
-        written.append(_count_batches(heads, counts, segment, sample, magic))
+        written.append(_count_batches(heads, counts, sample, magic))
         _count_records(heads, counts, part.columns, segment, sample)
     if written:
         _count_sizes(np.concatenate(written, axis=1), segment, sample)
@@ -253,7 +253,7 @@ def _old_magic(segment: Segment) -> int | None:
     return 1 if segment.index < legacy.magic0_segments + legacy.magic1_segments else None
 
 
-def _count_batches(heads: BatchHeads, counts: Numbers, segment: Segment, sample: _Sample, magic: int | None) -> Numbers:
+def _count_batches(heads: BatchHeads, counts: Numbers, sample: _Sample, magic: int | None) -> Numbers:
     """Add the batches of a window. Returns producer, count and base offset of those that no transaction cuts short."""
     topic = sample.topic
     control, transactional = heads.values("control", np.bool_), heads.values("transactional", np.bool_)
@@ -327,7 +327,7 @@ def _count_records(
     headers: Any = chosen.column("headers")
     is_new = np.repeat(heads.is_new[~control], counts[~control])
     counts_of = np.diff(headers.offsets.to_numpy()).astype(np.int64)
-    inner = headers.flatten()
+    inner, record_of = headers.flatten(), np.repeat(everything, counts_of)
     own = np.ones(len(inner), np.bool_)
     side: Side
     for side, kind, there in (("key", topic.keys, has_key), ("value", topic.values, value_sizes >= 0)):
@@ -335,15 +335,11 @@ def _count_records(
             _decode(kind, side, chosen.column(side), sample)
         if (header := kind.header(side)) is not None:
             ours = _equal(inner.field("key"), header[0]) & _equal(inner.field("value"), header[1])
-            sample.see(
-                f"{side}s.framing", np.bincount(np.repeat(everything, counts_of)[ours], minlength=len(rows)) != there
-            )
+            sample.see(f"{side}s.framing", np.bincount(record_of[ours], minlength=len(rows)) != there)
             own &= ~ours
     sizes_of = beginnings(inner.field("value"), np.arange(len(inner)))[0].astype(np.int64)
     sample.numbers["header sizes"].append(sizes_of[own])
-    sample.numbers["header counts"].append(
-        np.bincount(np.repeat(everything, counts_of)[own], minlength=len(rows))[is_new]
-    )
+    sample.numbers["header counts"].append(np.bincount(record_of[own], minlength=len(rows))[is_new])
     times: Any = chosen.column("timestamp")
     if topic.timestamps.type == "create":
         # Messages of magic 0 have no timestamp.

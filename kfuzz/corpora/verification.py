@@ -118,8 +118,7 @@ def verify(
     problems = check_whole(corpus)
 
     def check(known: tuple[Segment, Row]) -> list[Problem]:
-        segment, row = known
-        return verify_segment(corpus.out, segment, corpus.workload, row)
+        return verify_segment(corpus.out, known[0], corpus.workload, known[1])
 
     with closing(in_parallel(check, corpus.segments(), jobs or corpus.out.default_jobs(reading=True))) as checked:
         for done, (_, found) in enumerate(checked):
@@ -220,13 +219,12 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
                 unexpected.append(name)
     missing += labels
     topics = {topic.name: topic for topic in corpus.workload.topics}
-    aborted = bytearray(len(corpus.plan))
+    # 1 for segments that have a row, 2 for those with a transaction index.
     known = bytearray(len(corpus.plan))
     for batch in corpus.rows.batches(["segment_id", "txnindex_crc32c"]):
         for segment_id, crc in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
             if segment_id is not None and 0 <= segment_id < len(known):
-                known[segment_id] = 1
-                aborted[segment_id] |= crc is not None
+                known[segment_id] = max(known[segment_id], 1 if crc is None else 2)
     wrong = []
     segment_id = 0
     contents = in_parallel(partial(_partition, corpus.out, root.others), partitions)
@@ -236,7 +234,7 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
         for base in corpus.plan.stems(directory):
             bounds.append(corpus.plan.bounds(segment_id)[1:])
             if known[segment_id]:
-                suffixes = (".log", ".index", ".timeindex", ".txnindex")[: 4 if aborted[segment_id] else 3]
+                suffixes = (".log", ".index", ".timeindex", ".txnindex")[: 2 + known[segment_id]]
                 expected.update(base + suffix for suffix in suffixes)
                 expected.add(snapshot_name(bounds[-1][1]))
                 has_state = topics[directory.rpartition("-")[0]].things.snapshot
@@ -349,15 +347,13 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
         if problems:
             return problems
     problems += _check_plan(walk, len(view), segment)
-    indexes = {
-        ".index": (walk.offset_index, entry_struct(".index")),
-        ".timeindex": (walk.time_index, entry_struct(".timeindex")),
-        ".txnindex": (walk.transaction_index, entry_struct(".txnindex")),
-    }
-    sums = [expected for expected, _ in indexes.values()]
-    problems += _check_sums(walk, len(view), segment, row, sums, labels)
-    for suffix, (expected, entry) in indexes.items():
-        problems += _check_index(out, segment.path.removesuffix(".log") + suffix, expected, entry)
+    indexes = {".index": walk.offset_index, ".timeindex": walk.time_index, ".txnindex": walk.transaction_index}
+    for name, value in sums_of(walk, len(view), [*indexes.values()], labels).items():
+        if (said := getattr(row, name)) != value:
+            message = f"has {name} {value}; the manifest says {said}"
+            problems.append(Problem(segment.path, None, "manifest-mismatch", message))
+    for suffix, expected in indexes.items():
+        problems += _check_index(out, segment.path.removesuffix(".log") + suffix, expected, entry_struct(suffix))
     problems += _check_snapshot(walk, segment, row, out)
     for name, chunks in files_beside(segment):
         with out.view(name) as found:
@@ -416,15 +412,6 @@ def _check_plan(walk: LogWalk, end: int, segment: Segment) -> Iterator[Problem]:
             yield Problem(segment.path, end, "transaction-open", message)
 
 
-def _check_sums(
-    walk: LogWalk, size: int, segment: Segment, row: Row, indexes: list[bytes], labels: Sequence[Label]
-) -> Iterator[Problem]:
-    for name, value in sums_of(walk, size, indexes, labels).items():
-        said = getattr(row, name)
-        if said != value:
-            yield Problem(segment.path, None, "manifest-mismatch", f"has {name} {value}; the manifest says {said}")
-
-
 def _check_index(out: Target, name: str, expected: bytes, entry: struct.Struct) -> Iterator[Problem]:
     content = out.read(name)
     found = content or b""
@@ -455,22 +442,15 @@ def _check_snapshot(walk: LogWalk, segment: Segment, row: Row, out: Target) -> I
         if crc32c(data) != row.snapshot_crc32c:
             yield Problem(segment.snapshot_path, None, "manifest-mismatch", wrong_sum)
         return
-    expected = {producer.producer_id: producer for producer in _snapshot_before(segment, out)}
-    for fields in walk.producers:
-        here = snapshot.Producer(*fields)
-        before = expected.get(here.producer_id)
-        expected[here.producer_id] = here if before is None else before.followed_by(here)
+    # The segment before reports a missing or damaged snapshot.
+    before = out.read(f"{segment.directory}/{segment.stem}.snapshot")
+    expected = {producer.producer_id: producer for producer in (before and snapshot.decode(before)) or ()}
+    snapshot.follow(expected, walk.producers)
     # The generator uses `encode` too, so what it wrote is also read.
     if {producer.producer_id: producer for producer in found} != expected or data != snapshot.encode(expected.values()):
         yield Problem(segment.snapshot_path, None, "snapshot-mismatch", _first_difference(found, expected))
     elif crc32c(data) != row.snapshot_crc32c:
         yield Problem(segment.snapshot_path, None, "manifest-mismatch", wrong_sum)
-
-
-def _snapshot_before(segment: Segment, out: Target) -> list[snapshot.Producer]:
-    # The segment before reports a missing or damaged snapshot.
-    data = out.read(f"{segment.directory}/{segment.stem}.snapshot")
-    return (None if data is None else snapshot.decode(data)) or []
 
 
 def _first_difference(found: list[snapshot.Producer], expected: dict[int, snapshot.Producer]) -> str:

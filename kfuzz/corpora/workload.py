@@ -12,13 +12,15 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 from kfuzz.corpora import changes, json_values, schemed
 from kfuzz.corpora.changes import Changes
-from kfuzz.corpora.json_values import JSON_FIELDS, Field, check_fields, field_definitions
+from kfuzz.corpora.json_values import JSON_FIELDS, Field, field_definitions, field_faults
 from kfuzz.corpora.own_things import KINDS, Things, check_own
 from kfuzz.corpora.programs import Program, Target
 from kfuzz.corpora.quantities import (
@@ -434,16 +436,8 @@ def parse(text: str, name: str, folder: Path | None = None) -> Workload:
     workload = replace(workload, topics=tuple(topics))
     for at, topic in enumerate(workload.topics):
         check_own(topic, f"{name}: topics[{at}]")
-        _check_shares(topic, f"{name}: topics[{at}]")
-        _check_keys(topic.keys, f"{name}: topics[{at}].keys")
-        _check_partitioner(topic, f"{name}: topics[{at}].keys")
-        _check_transactions(topic, f"{name}: topics[{at}]")
-        _check_values(topic.values, f"{name}: topics[{at}].values")
-        _check_key_fields(topic, f"{name}: topics[{at}]")
-        _check_changes(topic, f"{name}: topics[{at}]")
-        _check_ratio(topic, f"{name}: topics[{at}].values")
-        _check_compaction(topic, f"{name}: topics[{at}]")
-        _check_timestamps(topic.timestamps, f"{name}: topics[{at}].timestamps")
+        for fault in chain.from_iterable(faults(topic) for faults in _FAULTS):
+            raise UsageError(f"{name}: topics[{at}].{fault}")
     names = [topic.name for topic in workload.topics]
     for topic_name in names:
         if names.count(topic_name) > 1:
@@ -489,108 +483,109 @@ def _with_files(topic: Topic, place: str, folder: Path | None) -> Topic:
     return replace(topic, keys=keys, values=values)
 
 
-def _check_shares(topic: Topic, place: str) -> None:
+# ------------------------------------------------------------------------------------- rules about several keys
+
+
+# Each gives the sentences about what is wrong with a topic; they begin with the key.
+def _of_shares(topic: Topic) -> Iterator[str]:
     shares = topic.producers.share + topic.transactions.share + topic.legacy.magic0 + topic.legacy.magic1
     shares += topic.adversarial.share
     # Sums of decimal fractions (0.2 + 0.4 + 0.3 + 0.1) may pass 1 by a rounding error.
     if shares > 1 + 1e-9:
-        raise UsageError(
-            f"{place}.producers.share, transactions.share, legacy.magic0, legacy.magic1 and adversarial.share add up "
+        yield (
+            "producers.share, transactions.share, legacy.magic0, legacy.magic1 and adversarial.share add up "
             f"to {shares:.10g}; lower one of them until the sum is at most 1"
         )
 
 
-def _check_keys(keys: Keys, place: str) -> None:
+def _of_keys(topic: Topic) -> Iterator[str]:
+    keys = topic.keys
     if keys.kind != "zipf" and keys.exponent != Keys().exponent:
-        raise UsageError(
-            f'{place}.exponent is {keys.exponent}, but keys.kind is "{keys.kind}"; choose the kind "zipf" or remove it'
-        )
+        yield (f'keys.exponent is {keys.exponent}, but keys.kind is "{keys.kind}"; choose the kind "zipf" or remove it')
     if keys.schema and (keys.size != Keys().size or keys.type):
-        raise UsageError(f"{place} has a schema, which decides size and type; remove those")
+        yield "keys has a schema, which decides size and type; remove those"
     digits = len(str(keys.cardinality - 1))
     if keys.type == "int" and keys.cardinality > INT32_MAX + 1:
-        raise UsageError(
-            f'{place}.cardinality is {keys.cardinality}, but there are {INT32_MAX + 1} keys of the type "int"; lower '
+        yield (
+            f'keys.cardinality is {keys.cardinality}, but there are {INT32_MAX + 1} keys of the type "int"; lower '
             'it, or choose the type "long"'
         )
     if keys.form == "digits" and not keys.schema and keys.size.min < digits:
-        raise UsageError(
-            f"{place}.size is at least {keys.size.min} B, but sequential keys up to {keys.cardinality - 1} need "
+        yield (
+            f"keys.size is at least {keys.size.min} B, but sequential keys up to {keys.cardinality - 1} need "
             f"{digits} digits; raise size or lower cardinality"
         )
 
 
-def _check_partitioner(topic: Topic, place: str) -> None:
+def _of_partitioner(topic: Topic) -> Iterator[str]:
     keys = topic.keys
     if keys.partitioner not in HASHING:
         return
     size = int(keys.cardinality * sizes_of(keys, keys)[0])
     if keys.cardinality > OWN_KEYS_MAX or size > OWN_KEYS_BYTES_MAX:
-        raise UsageError(
-            f"{place}.partitioner {keys.partitioner} needs a table of all keys, at most {OWN_KEYS_MAX} of together "
+        yield (
+            f"keys.partitioner {keys.partitioner} needs a table of all keys, at most {OWN_KEYS_MAX} of together "
             f"{show_size(OWN_KEYS_BYTES_MAX)}, not {keys.cardinality} of {show_size(size)}; lower cardinality or size"
         )
     if keys.partitioner == "crc32" and topic.partitions > 1 and (keys.null_share or not keys.size.min):
-        raise UsageError(
-            f"{place}.partitioner crc32 puts all null and empty keys into partition 0, so the others would have none; "
+        yield (
+            "keys.partitioner crc32 puts all null and empty keys into partition 0, so the others would have none; "
             'set null_share to 0 and size.min to 1, or choose "consistent-random"'
         )
 
 
-def _check_transactions(topic: Topic, place: str) -> None:
-    transactions = topic.transactions
-    if transactions.partitions > topic.partitions:
-        raise UsageError(
-            f"{place}.transactions.partitions is {transactions.partitions}, more than the topic's {topic.partitions}; "
-            "lower it"
-        )
+def _of_transactions(topic: Topic) -> Iterator[str]:
+    of, most = topic.transactions, topic.partitions
+    if of.partitions > most:
+        yield f"transactions.partitions is {of.partitions}, more than the topic's {most}; lower it"
     # Each of the two parts of a transaction has a record.
-    if transactions.cross_share and transactions.records < 2:
-        raise UsageError(f"{place}.transactions.cross_share needs transactions of several records; raise records to 2")
+    if of.cross_share and of.records < 2:
+        yield "transactions.cross_share needs transactions of several records; raise records to 2"
 
 
-def _check_values(values: Values, place: str) -> None:
+def _of_values(topic: Topic) -> Iterator[str]:
+    values = topic.values
     if values.tombstone_share + values.null_share > 1:
-        raise UsageError(
-            f"{place}.tombstone_share and null_share add up to {values.tombstone_share + values.null_share:.10g}; "
+        yield (
+            f"values.tombstone_share and null_share add up to {values.tombstone_share + values.null_share:.10g}; "
             "lower one of them until the sum is at most 1"
         )
     if values.schema:
         if (values.kind, values.size, values.ratio) != (Values().kind, Values().size, 0):
-            raise UsageError(f"{place} has a schema, which decides kind, size and ratio; remove those")
+            yield "values has a schema, which decides kind, size and ratio; remove those"
         return
     if values.is_written and values.size != Values().size:
-        raise UsageError(f"{place}.size does not apply to {values.kind} values, which have their own sizes; remove it")
+        yield f"values.size does not apply to {values.kind} values, which have their own sizes; remove it"
     if values.kind != "file" and (values.draw or values.content):
-        raise UsageError(f"{place}.draw is about the lines of a file; name it with file, or remove draw and content")
+        yield "values.draw is about the lines of a file; name it with file, or remove draw and content"
     if values.kind in ("json", "cdc"):
         if not values.fields:
-            raise UsageError(f'{place}.fields is empty; list fields, such as {{ name = "id", type = "counter" }}')
+            yield 'values.fields is empty; list fields, such as { name = "id", type = "counter" }'
         added = (field for one in values.changes.added for field in one.fields)
-        check_fields((*cast("tuple[Field, ...]", values.fields), *added), f"{place}.fields")
+        yield from field_faults((*cast("tuple[Field, ...]", values.fields), *added), "values.fields")
     if values.is_written:
         try:
             program_of(values, Keys())
         except Wrong as wrong:
-            raise UsageError(wrong.sentence(f"{place}.{'fields' if values.fields else 'file'}")) from None
+            yield wrong.sentence(f"values.{'fields' if values.fields else 'file'}")
     elif values.fields:
-        raise UsageError(f'{place}.fields needs the kind "json", not "{values.kind}"; set kind or remove fields')
+        yield f'values.fields needs the kind "json", not "{values.kind}"; set kind or remove fields'
 
 
-def _check_key_fields(topic: Topic, place: str) -> None:
+def _of_key_fields(topic: Topic) -> Iterator[str]:
     made = program_of(topic.values, topic.keys)
     if topic.keys.schema and made and made.key_fields:
-        raise UsageError(
-            f'{place}.values.fields has a field of the type "key", which holds a key as text, but keys with a schema '
+        yield (
+            'values.fields has a field of the type "key", which holds a key as text, but keys with a schema '
             "are bytes; remove that field, or the schema of the keys"
         )
 
 
-def _check_changes(topic: Topic, place: str) -> None:
+def _of_changes(topic: Topic) -> Iterator[str]:
     values, keys = topic.values, topic.keys
     if not values.is_changes:
         if values.changes != Changes():
-            raise UsageError(f'{place}.values.changes needs the kind "cdc", not "{values.kind}"; set kind or remove it')
+            yield f'values.changes needs the kind "cdc", not "{values.kind}"; set kind or remove it'
         return
     # The offset decides which row changes for the how-manieth time.
     for key, is_wrong in (
@@ -603,70 +598,64 @@ def _check_changes(topic: Topic, place: str) -> None:
         ("compaction.keep", topic.compaction.keep != Compaction().keep),
     ):
         if is_wrong:
-            raise UsageError(f"{place}.{key} does not apply to changes of rows, where each offset has one; remove it")
+            yield f"{key} does not apply to changes of rows, where each offset has one; remove it"
     if keys.row and not keys.row[0]:
-        raise UsageError(
-            f'{place}.values.fields has no primary key; give it a field of the type "key" without null_share, or set '
+        yield (
+            'values.fields has no primary key; give it a field of the type "key" without null_share, or set '
             "changes.plain_keys"
         )
     if keys.partitioner not in HASHING and keys.cardinality < topic.partitions:
-        raise UsageError(
-            f"{place}.keys.cardinality is {keys.cardinality}, so some of {topic.partitions} partitions have no row; "
-            "raise it"
-        )
+        yield f"keys.cardinality is {keys.cardinality}, so some of {topic.partitions} partitions have no row; raise it"
 
 
-def _check_ratio(topic: Topic, place: str) -> None:
+def _of_ratio(topic: Topic) -> Iterator[str]:
     values = topic.values
     if values.ratio == 0:
         if values.fresh_bytes:
-            raise UsageError(f"{place}.fresh_bytes needs a ratio; remove it, or give a ratio and let kfuzz find it")
+            yield "values.fresh_bytes needs a ratio; remove it, or give a ratio and let kfuzz find it"
         return
     if values.ratio < RATIO_MIN:
-        raise UsageError(
-            f"{place}.ratio is {values.ratio:g}; give {RATIO_MIN} to {RATIO_MAX}, or 0 to leave it to the kind"
-        )
+        yield f"values.ratio is {values.ratio:g}; give {RATIO_MIN} to {RATIO_MAX}, or 0 to leave it to the kind"
     if values.is_written:
-        raise UsageError(
-            f'{place}.ratio does not apply to {values.kind} values; remove it, or choose the kind "random" or "text"'
-        )
+        yield (f'values.ratio does not apply to {values.kind} values; remove it, or choose the kind "random" or "text"')
     if not topic.compressing_codecs:
-        raise UsageError(f"{place}.ratio needs a codec; choose one in batches.codecs, or remove ratio")
+        yield "values.ratio needs a codec; choose one in batches.codecs, or remove ratio"
     missing = [codec for codec in topic.compressing_codecs if codec not in dict(values.fresh_bytes)]
     if values.fresh_bytes and missing:
-        raise UsageError(
-            f"{place}.fresh_bytes has no number for {missing[0]}; remove fresh_bytes, and kfuzz will find it"
-        )
+        yield f"values.fresh_bytes has no number for {missing[0]}; remove fresh_bytes, and kfuzz will find it"
 
 
-def _check_compaction(topic: Topic, place: str) -> None:
-    if topic.compaction.segments and topic.adversarial.share:
-        raise UsageError(
-            f"{place}.compaction does not go with adversarial, because the log cleaner stops at a bad batch; "
-            "leave out one of the two tables"
-        )
+def _of_compaction(topic: Topic) -> Iterator[str]:
     legacy = topic.legacy
     has_old = legacy.magic0 or legacy.magic1 or legacy.magic0_segments or legacy.magic1_segments
-    if topic.compaction.segments and has_old:
-        raise UsageError(
-            f"{place}.compaction does not go with legacy, because the log cleaner rewrites messages of old formats; "
-            "leave out one of the two tables"
-        )
+    for is_there, name, why in (
+        (topic.adversarial.share, "adversarial", "stops at a bad batch"),
+        (has_old, "legacy", "rewrites messages of old formats"),
+    ):
+        if topic.compaction.segments and is_there:
+            yield (
+                f"compaction does not go with {name}, because the log cleaner {why}; leave out one of the two tables"
+            )
 
 
-def _check_timestamps(times: Timestamps, place: str) -> None:
+def _of_timestamps(topic: Topic) -> Iterator[str]:
+    times = topic.timestamps
     if times.end is not None and times.start != Timestamps().start:
-        raise UsageError(f"{place} has both start and end; remove one, since the rate gives the other")
+        yield "timestamps has both start and end; remove one, since the rate gives the other"
     every_s, day_s = times.burst_every_s, DAY_HOURS * 3600
     if every_s and (every_s < BURST_EVERY_S_MIN or day_s % every_s):
-        raise UsageError(
-            f"{place}.burst_every_s is {every_s}; give 0 for no bursts, or {BURST_EVERY_S_MIN} or more seconds that "
+        yield (
+            f"timestamps.burst_every_s is {every_s}; give 0 for no bursts, or {BURST_EVERY_S_MIN} or more seconds that "
             f"divide a day, such as 600 or 3600"
         )
     if every_s and times.burst_length_s >= every_s:
-        raise UsageError(
-            f"{place}.burst_length_s is {times.burst_length_s}, not below burst_every_s ({every_s}); lower it"
-        )
+        yield (f"timestamps.burst_length_s is {times.burst_length_s}, not below burst_every_s ({every_s}); lower it")
+
+
+_FAULTS = (
+    *(_of_shares, _of_keys, _of_partitioner, _of_transactions, _of_values),
+    *(_of_key_fields, _of_changes, _of_ratio, _of_compaction, _of_timestamps),
+)
 
 
 def schema() -> dict[str, Any]:

@@ -272,11 +272,7 @@ class Writers:
         return self._open_before(whole, k, self._cuts(whole, partition, k)) if self._crossers else False
 
     def _open_before(self, whole: Share, k: int, cuts: int) -> bool:
-        return k > 0 and whole.markers > 0 and _low(cuts, 0) < self._cross_threshold
-
-    @cached_property
-    def _cross_threshold(self) -> int:
-        return threshold(self.topic.transactions.cross_share)
+        return k > 0 and whole.markers > 0 and _low(cuts, 0) < threshold(self.topic.transactions.cross_share)
 
     @cached_property
     def _outcomes(self) -> list[int]:

@@ -17,7 +17,7 @@ from kfuzz.annotate.listing import Listing
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries, log_end
-from kfuzz.logs.snapshot import Producer
+from kfuzz.logs.snapshot import Producer, follow
 from kfuzz.logs.transactions import last_stable_offset, snapshot_of
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.units import counted
@@ -83,10 +83,7 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
                 listing = Listing(view, role="log", also=walk)
                 bad = [one for one in listing if one.size and (one.kind != "batch" or one.is_refused)]
                 require_whole(view)
-        for fields in walk.producers:
-            one = Producer(*fields)
-            known = made.producers.get(one.producer_id)
-            made.producers[one.producer_id] = known.followed_by(one) if known else one
+        follow(made.producers, walk.producers)
         rows = np.frombuffer(walk.transaction_index, ABORTED_ENTRY).tolist()
         made.aborted += [dict(zip(ABORTED_ENTRY.names or (), row, strict=True)) for row in rows]
         path = segment.path.with_suffix(".txnindex")

@@ -21,15 +21,7 @@ from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, selec
 from kfuzz.logs.choosing import EVERY, HEADER, JSON, Choice, header_column, json_column
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.lost import LostOffsets, with_losses
-from kfuzz.logs.segments import (
-    EVERYTHING,
-    Segment,
-    Selection,
-    Slice,
-    Starts,
-    batch_bytes,
-    find_segments,
-)
+from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice, Starts, batch_bytes, find_segments
 from kfuzz.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.logs.transactions import Ahead, FileAhead, aborted_batches
 from kfuzz.mapped import Mapped, became_shorter, mapped, require_whole
@@ -169,21 +161,14 @@ def read(
     with contextlib.ExitStack() as stack:
         segments = find_segments(stack.enter_context(opened(path)), topics=topics)
         parts = slices(segments, selection, isolation=isolation)
-        return _read(parts, wanted, selection, isolation, limits, schemas, stack.pop_all())
+        place = stack.pop_all()
 
+    def rows() -> Iterator[pa.RecordBatch]:
+        with place:
+            for part in parts:
+                yield from read_slice(part, wanted, selection, isolation=isolation, limits=limits, schemas=schemas)
 
-def _read(
-    parts: Iterator[Slice],
-    wanted: pa.Schema,
-    selection: Selection,
-    isolation: Isolation,
-    limits: Limits,
-    schemas: Schemas | None,
-    place: contextlib.ExitStack,
-) -> Iterator[pa.RecordBatch]:
-    with place:
-        for part in parts:
-            yield from read_slice(part, wanted, selection, isolation=isolation, limits=limits, schemas=schemas)
+    return rows()
 
 
 def milliseconds(moment: int | datetime | None, *, up: bool) -> int | None:
@@ -284,7 +269,8 @@ class _Reader:
                     window = needed
                     continue
             told, bad, at = self._passed(view, made, at, end)
-            if not self.rows.is_tolerant:
+            # Otherwise, damage becomes a row.
+            if FINDING not in self.rows.wanted.names:
                 raise RecordsError(told)
             # Bad bytes have no offset and no timestamp, so they are not within bounds.
             if self.rows.selection == EVERYTHING:
@@ -348,14 +334,10 @@ class RowMaker:
     schemas: Schemas | None = None
 
     @property
-    def is_tolerant(self) -> bool:
-        """Whether damage becomes a row."""
-        return FINDING in self.wanted.names
-
-    @property
-    def topic(self) -> str | None:
-        """The topic as valid Unicode: a byte of a folder's name that is not UTF-8 is written as ``\\udcff``."""
-        return None if self.segment.topic is None else foreign_text(self.segment.topic)
+    def of_segment(self) -> dict[str, Any]:
+        """The columns that have one value. In the topic, a byte that is not UTF-8 is written as ``\\udcff``."""
+        segment, topic = self.segment, None if self.segment.topic is None else foreign_text(self.segment.topic)
+        return {"topic": topic, "partition": segment.partition, "segment": segment.base_offset, FINDING: None}
 
     @property
     def has_raw_headers(self) -> bool:
@@ -369,14 +351,7 @@ class RowMaker:
 
     def of_damage(self, told: Finding, position: int) -> pa.RecordBatch:
         """The row of bad bytes that begin at ``position``."""
-        segment = self.segment
-        known = {
-            "topic": self.topic,
-            "partition": segment.partition,
-            "segment": segment.base_offset,
-            "position": position,
-            FINDING: foreign_text(str(told)),
-        }
+        known = self.of_segment | {"position": position, FINDING: foreign_text(str(told))}
         return pa.RecordBatch.from_pylist([known], schema=self.wanted)
 
     def of(self, view: memoryview, made: Part, at: int, ahead: Ahead | None) -> pa.RecordBatch | None:
@@ -388,21 +363,14 @@ class RowMaker:
             return None
         heads = _Heads(view, made, at)
         aborted = None
-        if ahead is not None and heads.has_transactions():
+        if ahead is not None and (heads.new["attributes"] & TRANSACTIONAL).any():
             aborted = aborted_batches(heads, heads.counts, made.columns, ahead, at + made.consumed)
         chosen = self._chosen(made.columns, heads, aborted)
         table = made.columns if chosen is None else select_rows(made.columns, chosen)
         count = table.num_rows
         if not count:
             return None
-        heads.choose(table)
-        segment = self.segment
-        of_segment = {
-            "topic": self.topic,
-            "partition": segment.partition,
-            "segment": segment.base_offset,
-            FINDING: None,
-        }
+        heads.table, of_segment = table, self.of_segment
         columns: list[pa.Array[Any]] = []
         for field in self.wanted:
             if field.name in ("key", "value", "headers", "offset"):
@@ -440,16 +408,9 @@ class _Heads(BatchHeads):
 
     def __init__(self, view: memoryview, made: Part, at: int) -> None:
         super().__init__(view, made.places, at)
+        # Columns have the rows of ``table``, which may become some of all.
         self.table = self.all = made.columns
         self.counts = np.asarray(made.counts)
-
-    def choose(self, table: pa.RecordBatch) -> None:
-        """From now on, columns have the rows of ``table``, which are some of all."""
-        self.table = table
-
-    def has_transactions(self) -> bool:
-        """Whether any batch is part of a transaction."""
-        return bool((self.new["attributes"] & TRANSACTIONAL).any())
 
     def flags(self, values: npt.NDArray[np.bool_] | None) -> pa.Array[Any]:
         """A column from one truth value for each batch; None is false for all."""

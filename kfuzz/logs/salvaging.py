@@ -181,6 +181,7 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
         opened = dict(walks[-1].open_transactions)
         _add(parts, lost_commits(original, gaps, aborted, opened, {one.offset for one in aborts}))
         walks, aborted = _walks(parts, before)
+        opened = dict(walks[-1].open_transactions)
         for head in (head for part in parts for head in headers(map_regular(part.target))):
             if head.attributes & CONTROL:
                 marked[head.producer_id].append(head.last_offset)
@@ -193,7 +194,6 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
             part.made.first_offset = OFFSET.unpack_from(map_regular(part.target))[0]
             part.made.next_offset = walk.next_offset
             if gaps:
-                opened = dict(walks[-1].open_transactions)
                 part.made.changes = changes(map_regular(part.target), original, aborted, opened, marked, gaps)
         if part.segment.base_offset is not None:
             part.target.with_suffix(".txnindex").unlink(missing_ok=True)

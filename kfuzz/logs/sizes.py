@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,14 +22,11 @@ def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, An
     own = partitions_of(path, "__*", notes, required=False) if topics == "*" else []
     found = own + partitions_of(path, topics, notes, required=not own)
     partitions = [_extent(segments, notes) for segments in found]
-    totals: dict[str, dict[str, Any]] = defaultdict(lambda: {"partitions": 0, "segments": 0, "bytes": 0})
+    totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
     whole = max(1, sum(one["bytes"] for one in partitions))
     for one in partitions:
-        of_topic = totals[one["topic"]]
-        of_topic["partitions"] += 1
-        of_topic["segments"] += one["segments"]
-        of_topic["bytes"] += one["bytes"]
-    of_topics = [{"topic": name} | of | {"percent": round(100 * of["bytes"] / whole)} for name, of in totals.items()]
+        totals[one["topic"]].update(partitions=1, segments=one["segments"], bytes=one["bytes"])
+    of_topics = [{"topic": name, **of, "percent": round(100 * of["bytes"] / whole)} for name, of in totals.items()]
     of_topics.sort(key=lambda one: -one["bytes"])
     return {"topics": of_topics, "partitions": partitions}
 

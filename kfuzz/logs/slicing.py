@@ -10,16 +10,7 @@ import numpy as np
 
 from kfuzz import kafka
 from kfuzz.errors import UsageError
-from kfuzz.logs.segments import (
-    EVERYTHING,
-    TIME_ENTRY,
-    Segment,
-    Selection,
-    Slice,
-    Starts,
-    entries,
-    increasing,
-)
+from kfuzz.logs.segments import EVERYTHING, TIME_ENTRY, Segment, Selection, Slice, Starts, entries, increasing
 from kfuzz.logs.transactions import last_stable_offset
 
 # The whole log, or the part that a consumer sees.

@@ -19,14 +19,7 @@ import pyarrow as pa
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.arrow_rows import beginnings
 from kfuzz.logs.heads import BatchHeads
-from kfuzz.logs.segments import (
-    ABORTED_ENTRY,
-    Segment,
-    Starts,
-    batch_bytes,
-    entries,
-    partition_of,
-)
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, batch_bytes, entries, partition_of
 from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
@@ -49,6 +42,9 @@ class Ahead(ABC):
 
     def __init__(self) -> None:
         self.walk = TransactionWalk()
+        # The place of the walk, and whether it has left the segment in which it began.
+        self.at = -1
+        self.has_left = False
         # By producer: the offsets of its markers, and whether they abort.
         self.ends: dict[int, deque[tuple[int, bool]]] = {}
 
@@ -57,8 +53,8 @@ class Ahead(ABC):
 
         ``producers`` has the offset of each one's last batch in the window that ends at ``place``.
         """
-        if self.restart(place):
-            self.walk = TransactionWalk()
+        if not self.has_left and self.at < place:
+            self.at, self.walk = place, TransactionWalk()
             self.ends.clear()
             for producer, offset in producers.items():
                 self.walk.begin(producer, offset)
@@ -86,10 +82,6 @@ class Ahead(ABC):
         return stopped
 
     @abstractmethod
-    def restart(self, place: int) -> bool:
-        """Begin at ``place``, unless the walk has come further; returns whether it begins."""
-
-    @abstractmethod
     def step(self) -> bool:
         """Walk some way; False at the end of the log."""
 
@@ -104,15 +96,8 @@ class FileAhead(Ahead):
     def __init__(self, segment: Segment) -> None:
         super().__init__()
         self.first = self.segment = segment
-        self.at = -1
         self.later: deque[Segment] | None = None
         self.index = aborted_entries(segment)
-
-    def restart(self, place: int) -> bool:
-        if self.segment is not self.first or self.at >= place:
-            return False
-        self.at = place
-        return True
 
     def step(self) -> bool:
         if self.at >= self.segment.size:
@@ -144,7 +129,7 @@ class FileAhead(Ahead):
         if not self.later:
             return False
         self.segment = self.later.popleft()
-        self.at = 0
+        self.at, self.has_left = 0, True
         self.index = aborted_entries(self.segment)
         return True
 
@@ -208,15 +193,9 @@ def aborted_batches(
     is_open = is_data & ~known
     if is_open.any():
         # Of equal producers, the last batch counts.
-        last = dict(
-            zip(
-                producers[is_open].tolist(),
-                heads.values("last_offset", np.int64)[chosen[is_open]].tolist(),
-                strict=True,
-            )
-        )
-        aborted = ahead.aborted(last, place)
-        if aborted:
+        offsets = heads.values("last_offset", np.int64)[chosen[is_open]]
+        last = dict(zip(producers[is_open].tolist(), offsets.tolist(), strict=True))
+        if aborted := ahead.aborted(last, place):
             is_aborted |= is_open & np.isin(producers, list(aborted))
     if not is_aborted.any():
         return None

@@ -49,23 +49,12 @@ def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int
         Source(settings.names.get(part.topic, part.topic), part.partition, _walk(part, settings), part.size / total)
         for part in parts
     ]
-    return send(sources, wanted, settings, set_done)
+    return asyncio.run(_send(sources, wanted, settings, set_done))
 
 
 def run_load(load: Load, settings: Settings, *, set_done: Callable[[int], None] = lambda done: None) -> Report:
     """Send a workload without end, and report what happened. Errors, Ctrl-C and ``set_done`` as for :func:`replay`."""
     sources, wanted, settings = load_sources(load, settings)
-    return send(sources, wanted, settings, set_done)
-
-
-def send(
-    sources: Sequence[Source],
-    wanted: Mapping[str, int],
-    settings: Settings,
-    set_done: Callable[[int], None] = lambda done: None,
-) -> Report:
-    """Send the sources to topics with at least the ``wanted`` partitions. Errors and ``set_done`` as for `replay`."""
-    require_histogram()
     return asyncio.run(_send(sources, wanted, settings, set_done))
 
 
@@ -123,6 +112,8 @@ def _walk(part: Part, settings: Settings) -> Iterator[Step]:
 async def _send(
     sources: Sequence[Source], wanted: Mapping[str, int], settings: Settings, set_done: Callable[[int], None]
 ) -> Report:
+    """Send the sources to topics with at least the ``wanted`` partitions."""
+    require_histogram()
     # Other processes may have other parts of the rate.
     report = Report(target=settings.rate.part(round(sum(source.share for source in sources), 9)))
 

@@ -153,10 +153,9 @@ class Sender:
         await self._finish()
 
     def _leave(self, step: Left) -> None:
-        if step.reason == EMPTY:
-            self.topic_report.dropped.add(step.batches, step.records, step.log_bytes)
-            return
-        self.topic_report.refused.setdefault(step.reason, Count()).add(step.batches, step.records, step.log_bytes)
+        topic = self.topic_report
+        count = topic.dropped if step.reason == EMPTY else topic.refused.setdefault(step.reason, Count())
+        count.add(step.batches, step.records, step.log_bytes)
 
     # -- batches
 
@@ -336,10 +335,8 @@ class Sender:
             failed = sorted(self._failed, key=lambda sent: sent.number)
             self._failed = []
             # A producer continues where its first failed batch was.
-            rewound: set[int] = set()
-            for sent in failed:
-                if sent.producer is not None and id(sent.producer) not in rewound:
-                    rewound.add(id(sent.producer))
+            for sent in reversed(failed):
+                if sent.producer is not None:
                     sent.producer.next_sequence = sent.sequence
             interrupted: set[int] = set()
             for sent in failed:
@@ -457,9 +454,7 @@ class Sender:
     async def _finish(self) -> None:
         """Transactions that are open in the log stay open. Those that the replay's end cuts are aborted."""
         for producer in self._producers.values():
-            if producer.lost:
-                await self._close(producer, "cut")
-            elif producer.open and self.ended:
+            if producer.open and self.ended and not producer.lost:
                 self.topic_report.transactions["open"] += 1
-            elif producer.open:
+            elif producer.open or producer.lost:
                 await self._close(producer, "cut")
