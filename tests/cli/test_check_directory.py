@@ -24,9 +24,7 @@ logs = copy_of("made")
 
 
 def test_a_sound_directory_is_one_line(logs: Path) -> None:
-    done = kfuzz("check", logs)
-    assert done.returncode == 0
-    (line,) = done.stdout.splitlines()
+    (line,) = kfuzz("check", logs, code=0).stdout.splitlines()
     assert line.startswith(f"{logs}: ok, 2 partitions, 4 segments, ")
     assert kfuzz("check", logs, "--role", "log", "--profile", "strict").returncode == 0
 
@@ -37,9 +35,7 @@ def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: 
     segment.write_bytes(bad(bad(bad(data, 200), len(data) // 2), -5))
     index = logs / "orders-1" / f"{FIRST}.index"
     index.write_bytes(index.read_bytes() + b"x")
-    done = kfuzz("check", logs)
-    assert done.returncode == 1
-    start, *lines = done.stdout.splitlines()
+    start, *lines = kfuzz("check", logs, code=1).stdout.splitlines()
     assert start == (
         f"{logs / 'orders-0'}: at a start without a clean shutdown, a broker truncates it to offset 0, then deletes "
         f"the segment after {segment.name}; after a clean shutdown, it loads it"
@@ -77,9 +73,7 @@ def test_a_partial_tail_is_named_with_its_segment_and_its_size(logs: Path) -> No
     data = segment.read_bytes()
     segment.write_bytes(data + data[:100])
     assert kfuzz("check", segment).stdout.endswith(", then a partial tail of 100 bytes\n")
-    done = kfuzz("check", logs)
-    assert done.returncode == 0
-    start, line, *_ = done.stdout.splitlines()
+    start, line, *_ = kfuzz("check", logs, code=0).stdout.splitlines()
     assert "a broker cuts off the partial batch at the end of " in start
     assert line == f"{segment}: a partial tail of 100 bytes"
     (document,) = json.loads(kfuzz("check", logs, "--json").stdout)

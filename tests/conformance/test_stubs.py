@@ -26,9 +26,7 @@ def test_a_new_testee_builds_at_once_and_answers_unsupported_to_everything(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     require_tool(TOOLS[language], f"the stub in {language} needs it")
-    done = kfuzz("testee", "new", "--language", language, "mine")
-    assert done.returncode == 0, done.stderr
-    _, enter, judge = done.stdout.splitlines()
+    _, enter, judge = kfuzz("testee", "new", "--language", language, "mine", code=0).stdout.splitlines()
     folder = tmp_path / "mine"
     environment = {**os.environ, "GOFLAGS": "-mod=readonly"}
     built = subprocess.run(enter.strip(), shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -37,8 +35,7 @@ def test_a_new_testee_builds_at_once_and_answers_unsupported_to_everything(
     assert judge.split() == ["kfuzz", "conform", "--command", *judge.split()[3:]]
     assert stub.run in judge
     monkeypatch.chdir(folder)
-    judged = kfuzz("conform", "--command", stub.run, FAMILY, "--json", "result.json")
-    assert judged.returncode == 1, judged.stderr
+    kfuzz("conform", "--command", stub.run, FAMILY, "--json", "result.json", code=1)
     [testee] = json.loads((folder / "result.json").read_text())["testees"]
     assert testee["totals"] == {"unsupported": len(cases_of(load_suite(FAMILY)))}
     # The README of the stub says the same as the command.
