@@ -23,10 +23,8 @@ from docs.samples import environment, make_place
 from kfuzz.fuzz.building import COMPILERS
 
 SHOWN: Final = list(commands())
-TABLE: Final[dict[str, Any]] = {
-    entry["is"]: entry for entry in tomllib.loads(Path(__file__).with_name("commands.toml").read_text())["command"]
-}
-KEYS: Final = {"is", "run", "exit", "needs", "slow", "skip", "test", "traceback"}
+TABLE: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+KEYS: Final = {"run", "exit", "needs", "slow", "skip", "test", "traceback"}
 TIMEOUT_S: Final = 300
 # Verbs that may run until Ctrl-C.
 ENDLESS: Final = ("play", "proxy", "serve")
