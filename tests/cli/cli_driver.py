@@ -36,6 +36,16 @@ def kfuzz(*words: str | Path, stdin: bytes = b"", code: int | None = None) -> su
     return done
 
 
+def refused(*words: str | Path, stdin: bytes = b"") -> str:
+    """The one sentence with which ``kfuzz WORDS…`` ends because of wrong use."""
+    done = kfuzz(*words, stdin=stdin, code=2)
+    assert (done.stdout, done.stderr.splitlines(keepends=True)) == ("", [done.stderr])
+    assert done.stderr.startswith("kfuzz: ")
+    assert done.stderr.endswith("\n")
+    assert len(done.stderr) < 1000
+    return done.stderr
+
+
 def outcome(*words: str | Path) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of ``kfuzz WORDS…``."""
     done = kfuzz(*words)

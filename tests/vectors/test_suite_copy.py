@@ -9,7 +9,7 @@ from pathlib import Path
 
 import mini_suite
 import pytest
-from cli_driver import kfuzz, outcome
+from cli_driver import kfuzz, outcome, refused
 
 from kfuzz.errors import UsageError
 from kfuzz.vectors import copying as copy_module
@@ -101,9 +101,8 @@ def test_bombs_are_written_when_asked_for_under_the_name_of_their_recipe(tmp_pat
 
 def test_a_folder_that_holds_anything_is_refused(own: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    code, out, err = outcome("vectors", "copy", tmp_path, "--vectors", own)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"kfuzz: {tmp_path} is not empty; name another folder, or use --overwrite")
+    said = refused("vectors", "copy", tmp_path, "--vectors", own)
+    assert said.startswith(f"kfuzz: {tmp_path} is not empty; name another folder, or use --overwrite")
     assert files(tmp_path) == {"mine.txt"}
 
 
