@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_driver import kfuzz
+from programs import run_program
 
 GLOB = "records/v2/count/*"
 
@@ -92,8 +92,7 @@ def test_a_full_disk_leaves_nothing_half_written(result: Path, tmp_path: Path, f
         f"sys.argv = ['kfuzz', 'report', {str(result)!r}, {form!r}, {str(tmp_path / 'new' / 'place')!r}]\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
+    done = run_program(sys.executable, "-B", "-c", code, code=2)
     assert "cannot be written" in done.stderr
     assert "free space there" in done.stderr
     assert len(done.stderr.splitlines()) == 1
