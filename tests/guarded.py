@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
-import subprocess
 import sys
 from pathlib import Path
+
+from programs import SAME_PATHS, run_program
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -30,12 +30,4 @@ class Guarded:
 
 def printed(script: Path) -> str:
     """The output of a script that reads guarded memory. It fails if the script does."""
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_program(sys.executable, script, variables=SAME_PATHS).stdout

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import require_tool
+from programs import run_program
 
 from kfuzz.wire.io import checksum
 from tools import baseline
@@ -28,8 +28,7 @@ MODELS = {
 
 
 def run(*command: str) -> Any:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = run_program(*command, cwd=ROOT, timeout=1200)
     return json.loads(done.stdout)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import require_tool
+from programs import run_program
 
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
@@ -33,15 +34,12 @@ def script() -> str:
     return str(found)
 
 
-def kfuzz(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [BIN / "kfuzz", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+def kfuzz(*words: str, code: int = 0, folder: Path = ROOT) -> str:
+    return run_program(BIN / "kfuzz", *words, code=code, cwd=folder).stdout
 
 
 def assert_exist(verb: str, options: set[str]) -> None:
-    done = kfuzz(verb, "--help")
-    assert done.returncode == 0, done.stderr
-    assert options <= set(re.findall(r"(?m)^ +(--[a-z-]+)", done.stdout)), verb
+    assert options <= set(re.findall(r"(?m)^ +(--[a-z-]+)", kfuzz(verb, "--help"))), verb
 
 
 def test_the_hook_runs_a_verb_that_exists_with_options_that_exist() -> None:
@@ -60,8 +58,8 @@ def test_the_hook_chooses_segments_and_tells_good_ones_from_bad_ones(tmp_path: P
     (tmp_path / "good.log").write_bytes(data)
     (tmp_path / "bad.log").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     _, *words = shlex.split(hook["entry"])
-    assert kfuzz(*words, "good.log", folder=tmp_path).returncode == 0
-    assert kfuzz(*words, "good.log", "bad.log", folder=tmp_path).returncode == 1
+    kfuzz(*words, "good.log", folder=tmp_path)
+    kfuzz(*words, "good.log", "bad.log", code=1, folder=tmp_path)
 
 
 def test_the_action_uses_verbs_options_and_inputs_that_exist(script: str) -> None:
@@ -78,20 +76,17 @@ def test_the_action_uses_verbs_options_and_inputs_that_exist(script: str) -> Non
     assert not any("${{" in step.get("run", "") for step in action["runs"]["steps"])
 
 
-def judge(script: str, folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+def judge(script: str, folder: Path, *, code: int | None = 0, **inputs: str) -> subprocess.CompletedProcess[str]:
     """Run the action's script as a runner does, with these inputs."""
     bash = require_tool("bash", "install bash")
     names = ("TESTEE", "COMMAND", "VECTORS", "EXPECTED")
-    environment = {**os.environ, **dict.fromkeys(names, ""), **inputs, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-    command = [bash, "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    variables = {**dict.fromkeys(names, ""), **inputs, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    command = (bash, "--noprofile", "--norc", "-eo", "pipefail", "-c", script)
+    return run_program(*command, code=code, cwd=folder, variables=variables)
 
 
 def test_the_script_of_the_action_judges_and_leaves_a_report(script: str, tmp_path: Path) -> None:
-    done = judge(script, tmp_path, TESTEE="kfuzz", VECTORS="records/v2/count/*\nrecords/v2/header/minimal\n")
-    assert done.returncode == 0, done.stdout + done.stderr
+    judge(script, tmp_path, TESTEE="kfuzz", VECTORS="records/v2/count/*\nrecords/v2/header/minimal\n")
     assert "<style>" in (tmp_path / "kfuzz-report.html").read_text()
     cases = (tmp_path / "kfuzz-report.xml").read_text()
     assert 'records.v2.count" name="negative-one' in cases
@@ -99,8 +94,6 @@ def test_the_script_of_the_action_judges_and_leaves_a_report(script: str, tmp_pa
 
 
 def test_the_action_fails_without_a_testee_and_with_a_bad_one(script: str, tmp_path: Path) -> None:
-    nobody = judge(script, tmp_path)
-    assert nobody.returncode == 2
-    assert "needs the input testee or command" in nobody.stderr
-    bad = judge(script, tmp_path, COMMAND="false", VECTORS="records/v2/header/minimal")
+    assert "needs the input testee or command" in judge(script, tmp_path, code=2).stderr
+    bad = judge(script, tmp_path, code=None, COMMAND="false", VECTORS="records/v2/header/minimal")
     assert bad.returncode != 0

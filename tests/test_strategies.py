@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +11,7 @@ import pytest
 from conftest import require_tool
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
+from programs import SAME_PATHS, run_program
 
 from kfuzz import records, strategies
 from kfuzz.conformance.differential.records import differ
@@ -160,14 +160,7 @@ def test_hostile_batches_have_findings_that_valid_ones_never_have() -> None:
 def test_hostile_bytes_shrink_to_a_small_batch(code: str) -> None:
     # How far hypothesis gets depends on its version, and on the modules that the process has loaded. So this has a
     # process of its own.
-    done = subprocess.run(
-        [sys.executable, "-c", SHRINK, code],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_program(sys.executable, "-c", SHRINK, code, timeout=600, variables=SAME_PATHS)
     # The header of a batch has 61 bytes.
     assert int(done.stdout) <= 5 * 61
 

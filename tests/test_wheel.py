@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from programs import run_program
 
 import kfuzz
 from kfuzz import records
@@ -63,17 +64,9 @@ def empty(tmp_path: Path) -> Path:
     return folder
 
 
-def run(installed: Path, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def run(installed: Path, folder: Path, *words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return subprocess.run(
-        [str(installed / "kfuzz"), *map(str, words)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run_program(installed / "kfuzz", *words, code=code, cwd=folder, env=environment, timeout=300)
 
 
 def test_the_wheel_holds_no_source_tree_and_every_vector_file(wheel: Path) -> None:
@@ -87,9 +80,7 @@ def test_the_wheel_holds_no_source_tree_and_every_vector_file(wheel: Path) -> No
 
 def test_the_installed_kfuzz_is_the_wheels_and_not_the_checkouts(installed: Path, empty: Path) -> None:
     code = "import kfuzz, kfuzz.wire.records.record_batch as r; print(kfuzz.__file__); print(r.__file__)"
-    done = subprocess.run(
-        [installed / "python", "-I", "-c", code], cwd=empty, capture_output=True, text=True, check=True
-    )
+    done = run_program(installed / "python", "-I", "-c", code, cwd=empty)
     assert len(done.stdout.splitlines()) == 2
     for line in done.stdout.splitlines():
         assert Path(line).is_relative_to(installed.parent)
@@ -97,10 +88,8 @@ def test_the_installed_kfuzz_is_the_wheels_and_not_the_checkouts(installed: Path
 
 def test_show_and_list_know_the_suite(installed: Path, empty: Path) -> None:
     shown = run(installed, empty, "show", "records/v2/count/negative-one")
-    assert shown.returncode == 0, shown.stderr
     assert "record-count-negative" in shown.stdout
     listed = run(installed, empty, "vectors", "list", "--json")
-    assert listed.returncode == 0, listed.stderr
     assert [entry["id"] for entry in json.loads(listed.stdout)["vectors"]] == [
         vector.id for vector in load_suite(kinds=KINDS)
     ]
@@ -126,13 +115,10 @@ def test_the_archive_for_executors_is_the_same_from_the_wheel_and_from_a_checkou
 def test_a_testee_is_written_with_the_one_kit_of_the_repository(installed: Path, empty: Path) -> None:
     for name in KITS[:-1]:
         language = name.partition("/")[2]
-        done = run(installed, empty, "testee", "new", "--language", language, language)
-        assert done.returncode == 0, done.stderr
+        run(installed, empty, "testee", "new", "--language", language, language)
         for path in (empty / language / "kit").rglob("*.*"):
             assert path.read_bytes() == (ROOT / name / path.relative_to(empty / language / "kit")).read_bytes()
-    answered = subprocess.run(
-        [sys.executable, "python/testee.py"], cwd=empty, stdin=subprocess.DEVNULL, capture_output=True, check=True
-    )
+    answered = run_program(sys.executable, "python/testee.py", cwd=empty, stdin=subprocess.DEVNULL)
     assert json.loads(answered.stdout)["protocol"] == "kfuzz-testee/1"
 
 
@@ -140,33 +126,26 @@ def test_check_tells_good_bytes_from_bad_ones(installed: Path, empty: Path) -> N
     data = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")], compression="zstd"))
     (empty / "good.log").write_bytes(data)
     (empty / "bad.log").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    assert run(installed, empty, "check", "good.log").returncode == 0
-    bad = run(installed, empty, "check", "good.log", "bad.log")
-    assert bad.returncode == 1
-    assert "crc-mismatch" in bad.stdout
+    run(installed, empty, "check", "good.log")
+    assert "crc-mismatch" in run(installed, empty, "check", "good.log", "bad.log", code=1).stdout
 
 
 def test_a_copy_is_whole_and_its_reader_passes(installed: Path, empty: Path) -> None:
-    done = run(installed, empty, "vectors", "copy", "suite")
-    assert done.returncode == 0, done.stderr
-    reader = subprocess.run(
-        [sys.executable, "suite/examples/python/read_suite.py"], cwd=empty, capture_output=True, text=True, check=False
-    )
-    assert reader.returncode == 0, reader.stdout
+    run(installed, empty, "vectors", "copy", "suite")
+    reader = run_program(sys.executable, "suite/examples/python/read_suite.py", cwd=empty, timeout=300)
     assert " 0 failed" in reader.stdout
 
 
 @pytest.mark.parametrize("globs", [("records/v2/h*", "messages/t*"), ()])
 def test_kfuzz_conforms_to_the_suite_it_ships(installed: Path, empty: Path, globs: tuple[str, ...]) -> None:
-    done = run(installed, empty, "conform", *globs, "--testee", "kfuzz", "--json", "report.json", "--html", "page.html")
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    run(installed, empty, "conform", *globs, "--testee", "kfuzz", "--json", "report.json", "--html", "page.html")
     chosen = {vector.id for glob in globs or ("*",) for vector in load_suite(glob, kinds=KINDS)}
     assert len(chosen) > 100
     assert chosen == {case["id"] for case in json.loads((empty / "report.json").read_text())["cases"]}
     page = (empty / "page.html").read_text()
     assert "<style>" in page
     assert "No answer is wrong" in page
-    assert run(installed, empty, "conform", "--testee", "nobody").returncode == 2
+    run(installed, empty, "conform", "--testee", "nobody", code=2)
 
 
 def test_a_type_checker_sees_the_public_types(installed: Path, tmp_path: Path) -> None:
@@ -177,14 +156,8 @@ def test_a_type_checker_sees_the_public_types(installed: Path, tmp_path: Path) -
         "reveal_type(records.check(b''))\n"
         "reveal_type(messages.check('Fetch', 4, b''))\n"
     )
-    python = str(installed / "python")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "--no-incremental", program.name],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    options = ("--strict", "--no-incremental", "--python-executable", installed / "python")
+    done = run_program(sys.executable, "-m", "mypy", *options, program.name, code=None, cwd=tmp_path, timeout=300)
     seen = re.findall('Revealed type is "(.*)"', done.stdout)
     # The stubs' own module of a class may change; its package and its name do not.
     named = [(name.partition(".")[0], name.rpartition(".")[2]) for name in seen]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import require_tool
+from programs import run_program
 
 from benchmarks.spark_cost import main
 
@@ -20,8 +20,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_cost_is_printed_and_the_corpus_removed(tmp_path: Path) -> None:
     require_tool("java", "install a Java runtime of version 17 or newer")
     command = [sys.executable, "-m", "benchmarks.spark_cost", "--size", "256MiB", "--in", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    done = run_program(*command, cwd=ROOT, timeout=300)
     for name in ("one process", "Python workers, running", "Python workers, start", "JVM, start and first job"):
         assert float(re.search(rf"^{name} +([\d.]+)", done.stdout, re.MULTILINE)[1]) > 0  # type: ignore[index]
     assert list(tmp_path.iterdir()) == []

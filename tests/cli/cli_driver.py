@@ -14,10 +14,11 @@ import pytest
 from kfuzz.cli.main import cli, main
 
 
-def kfuzz(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+def kfuzz(*words: str | Path, stdin: bytes = b"", code: int | None = None) -> subprocess.CompletedProcess[str]:
     """The outcome of ``kfuzz WORDS…``, called in this process with standard streams of its own.
 
-    A start of Python and its imports cost more than most verbs: where no process is the point, this is the one to call.
+    It must have the exit code ``code``, if one is given. A start of Python and its imports cost more than most verbs:
+    where no process is the point, this is the one to call.
     """
     argv = [str(word) for word in words]
     out, told = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
@@ -29,9 +30,20 @@ def kfuzz(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess
             main(argv)
     for stream in (out, told):
         stream.flush()
-    return subprocess.CompletedProcess(
-        argv, left.value.code or 0, out.buffer.getvalue().decode(), told.buffer.getvalue().decode()
-    )
+    written, said = (stream.buffer.getvalue().decode() for stream in (out, told))
+    done = subprocess.CompletedProcess(argv, left.value.code or 0, written, said)
+    assert code in (None, done.returncode), written + said
+    return done
+
+
+def refused(*words: str | Path, stdin: bytes = b"") -> str:
+    """The one sentence with which ``kfuzz WORDS…`` ends because of wrong use."""
+    done = kfuzz(*words, stdin=stdin, code=2)
+    assert (done.stdout, done.stderr.splitlines(keepends=True)) == ("", [done.stderr])
+    assert done.stderr.startswith("kfuzz: ")
+    assert done.stderr.endswith("\n")
+    assert len(done.stderr) < 1000
+    return done.stderr
 
 
 def outcome(*words: str | Path) -> tuple[int, str, str]:

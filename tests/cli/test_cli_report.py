@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_driver import kfuzz
+from programs import run_program
 
 GLOB = "records/v2/count/*"
 
@@ -22,8 +22,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_result_becomes_every_other_form(result: Path, tmp_path: Path) -> None:
     page, tests, site = tmp_path / "result.html", tmp_path / "result.xml", tmp_path / "public" / "site"
-    done = kfuzz("report", result, "--html", page, "--junit", tests, "--site", site)
-    assert done.returncode == 0, done.stderr
+    done = kfuzz("report", result, "--html", page, "--junit", tests, "--site", site, code=0)
     assert "accepts what Kafka refuses: " in done.stdout
     assert "records/v2/count" in page.read_text()
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
@@ -42,9 +41,7 @@ def test_two_results_are_compared_by_their_causes(result: Path, tmp_path: Path) 
         cell.clear()
         cell.update({"outcome": "pass", "standing": "ok"})
     (tmp_path / "newer.json").write_text(json.dumps(document))
-    done = kfuzz("report", result, tmp_path / "newer.json")
-    assert done.returncode == 1
-    assert done.stdout.startswith("gone: kafka-python@")
+    assert kfuzz("report", result, tmp_path / "newer.json", code=1).stdout.startswith("gone: kafka-python@")
     changes = json.loads(kfuzz("report", result, tmp_path / "newer.json", "--json").stdout)
     assert changes["gone"]
     assert changes["new"] == changes["moved"] == []
@@ -58,14 +55,11 @@ def test_a_site_and_publish_withhold_a_crash_and_a_local_page_does_not(result: P
     cell.update(outcome="crash", standing="unexpected", harm="kills", text="died of SIGSEGV: wild pointer")
     kept, page, site = tmp_path / "kept.json", tmp_path / "kept.html", tmp_path / "site"
     kept.write_text(json.dumps(document))
-    done = kfuzz("report", kept, "--html", page, "--site", site)
-    assert done.returncode == 1
-    assert "wild pointer" in done.stdout
+    assert "wild pointer" in kfuzz("report", kept, "--html", page, "--site", site, code=1).stdout
     assert "wild pointer" in page.read_text()
     assert "wild pointer" not in (site / "index.html").read_text()
     assert ">withheld<" in (site / "index.html").read_text()
-    public = kfuzz("report", kept, "--html", page, "--publish", "--json")
-    assert public.returncode == 1
+    public = kfuzz("report", kept, "--html", page, "--publish", "--json", code=1)
     assert "wild pointer" not in public.stdout + page.read_text()
     assert json.loads(public.stdout)["cases"][0]["cells"]["kfuzz@0.1.0"] == {
         "outcome": "withheld",
@@ -79,8 +73,7 @@ def test_a_folder_that_holds_something_gets_no_site(result: Path, tmp_path: Path
     (site / "mine.txt").write_text("mine")
     file.write_text("mine")
     for place, complaint in ((site, "is not empty; name another folder"), (file, "is not a directory")):
-        done = kfuzz("report", result, "--site", place)
-        assert done.returncode == 2
+        done = kfuzz("report", result, "--site", place, code=2)
         assert complaint in done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert [path.name for path in site.iterdir()] == ["mine.txt"]
@@ -99,8 +92,7 @@ def test_a_full_disk_leaves_nothing_half_written(result: Path, tmp_path: Path, f
         f"sys.argv = ['kfuzz', 'report', {str(result)!r}, {form!r}, {str(tmp_path / 'new' / 'place')!r}]\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
+    done = run_program(sys.executable, "-B", "-c", code, code=2)
     assert "cannot be written" in done.stderr
     assert "free space there" in done.stderr
     assert len(done.stderr.splitlines()) == 1

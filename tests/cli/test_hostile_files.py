@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_driver import kfuzz
+from cli_driver import kfuzz, refused
 from irregular import IRREGULAR, SECRET, kinds
 from made_corpora import digests
 from replay.hand_made import batch, write_log
@@ -143,13 +143,6 @@ HOSTILE_TOML = {
 }
 
 
-def is_one_sentence(done: subprocess.CompletedProcess[str]) -> None:
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("kfuzz: ")
-    assert done.stderr.count("\n") == 1
-    assert len(done.stderr) < 1000
-
-
 @pytest.mark.parametrize("content", HOSTILE_JSON.values(), ids=HOSTILE_JSON)
 def test_json_from_others_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     suite = mini_suite.write(tmp_path / "suite")
@@ -157,14 +150,14 @@ def test_json_from_others_is_one_sentence(tmp_path: Path, content: bytes) -> Non
         before = file.read_bytes() if file.exists() else None
         file.write_bytes(content)
         for words in (["list", "--json"], ["copy", tmp_path / "copy"]):
-            is_one_sentence(kfuzz("vectors", *words, "--vectors", suite))
+            refused("vectors", *words, "--vectors", suite)
         file.unlink() if before is None else file.write_bytes(before)
     (suite / "records/v2/more.json").write_bytes(content)
     assert "records/v2/more.json: " in kfuzz("vectors", "lint", "--vectors", suite).stdout
     (suite / "records/v2/more.json").unlink()
-    is_one_sentence(kfuzz("messages", "encode", "ApiVersions", "--version", "3", stdin=content))
+    refused("messages", "encode", "ApiVersions", "--version", "3", stdin=content)
     (tmp_path / "one.json").write_bytes(content)
-    is_one_sentence(kfuzz("messages", "list", "--definitions", tmp_path / "one.json"))
+    refused("messages", "list", "--definitions", tmp_path / "one.json")
     # A copy's own list of files is only believed if it is one.
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "manifest.json").write_bytes(content)
@@ -175,12 +168,12 @@ def test_json_from_others_is_one_sentence(tmp_path: Path, content: bytes) -> Non
 def test_toml_from_others_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "workload.toml"
     file.write_bytes(content)
-    is_one_sentence(kfuzz("corpus", "generate", file, "--out", tmp_path / "out"))
+    refused("corpus", "generate", file, "--out", tmp_path / "out")
     file.rename(tmp_path / "_workload.toml")
-    is_one_sentence(kfuzz("corpus", "verify", tmp_path))
+    refused("corpus", "verify", tmp_path)
     good = tmp_path / "good.toml"
     good.write_text(render(Workload(topics=(Topic("t"),), size=64 * KIB)))
-    is_one_sentence(kfuzz("corpus", "generate", good, "--out", tmp_path, "--overwrite"))
+    refused("corpus", "generate", good, "--out", tmp_path, "--overwrite")
 
 
 # -------------------------------------------------------------------------------------------------------- suites
@@ -200,7 +193,7 @@ def test_a_suite_is_read_without_opening_what_is_no_file(tmp_path: Path, kind: s
         assert done.returncode in (0, 1, 2)
         assert SECRET not in done.stdout + done.stderr
     if name.endswith("more.json"):
-        is_one_sentence(kfuzz("vectors", "list", "--vectors", suite))
+        refused("vectors", "list", "--vectors", suite)
         assert f"{name}: " in kfuzz("vectors", "lint", "--vectors", suite).stdout
 
 
@@ -212,13 +205,13 @@ def test_copy_neither_writes_nor_deletes_through_a_linked_folder(tmp_path: Path)
     os.rename(copy / "records", victim)
     (copy / "records").symlink_to(victim)
     before = digests(tmp_path)
-    is_one_sentence(kfuzz("vectors", "copy", copy, "--overwrite", "--vectors", suite))
+    refused("vectors", "copy", copy, "--overwrite", "--vectors", suite)
     assert digests(tmp_path) == before
 
 
 def test_a_workload_without_end_is_one_sentence(tmp_path: Path) -> None:
     sparse(tmp_path / "workload.toml", 6 * GIB)
-    is_one_sentence(kfuzz("corpus", "generate", tmp_path / "workload.toml", "--out", tmp_path / "out"))
+    refused("corpus", "generate", tmp_path / "workload.toml", "--out", tmp_path / "out")
 
 
 @pytest.mark.parametrize(

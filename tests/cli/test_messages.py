@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli_driver import kfuzz
+from cli_driver import kfuzz, refused
 
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages.catalogues import catalogue, load
@@ -29,9 +29,7 @@ def encoded(name: str, version: int, form: str) -> bytes:
 
 
 def test_the_list_has_every_message_by_its_number() -> None:
-    done = kfuzz("messages", "list")
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
+    lines = kfuzz("messages", "list", code=0).stdout.splitlines()
     assert lines[0].split() == ["0", "ProduceRequest", "request", "3-13", "flexible", "9+"]
     assert lines[-1] == "192 messages; --all shows 11 more"
     assert kfuzz("messages", "list", "--all").stdout.splitlines()[-1] == "203 messages"
@@ -100,8 +98,7 @@ def test_a_comparison_ends_with_1_where_peers_would_not_understand_one_another(t
         (tmp_path / f"{name}.json").write_text(text)
     same = kfuzz("messages", "diff", tmp_path / "old.json", tmp_path / "old.json")
     assert (same.returncode, same.stdout) == (0, "0 incompatible, 0 fine\n")
-    done = kfuzz("messages", "diff", tmp_path / "old.json", tmp_path / "new.json")
-    assert done.returncode == 1
+    done = kfuzz("messages", "diff", tmp_path / "old.json", tmp_path / "new.json", code=1)
     assert done.stdout.splitlines() == [
         "incompatible TallyRequest.Tree.Count: default-changed: its default was -1, and is now -2",
         "1 incompatible, 0 fine",
@@ -114,8 +111,7 @@ def test_a_comparison_warns_of_a_renamed_tag_and_accepts_tags_that_end(tmp_path:
     ended = DEFINITION.replace('"taggedVersions": "1+"', '"taggedVersions": "1"').replace('"Count"', '"Tally"')
     for name, text in (("old", DEFINITION), ("new", ended)):
         (tmp_path / f"{name}.json").write_text(text)
-    done = kfuzz("messages", "diff", tmp_path / "old.json", tmp_path / "new.json")
-    assert done.returncode == 0
+    done = kfuzz("messages", "diff", tmp_path / "old.json", tmp_path / "new.json", code=0)
     assert done.stdout.splitlines() == [
         "warning      TallyRequest.Tree.Count: tag-renamed: tag 0 is now called Tally; "
         "a field with another meaning needs a tag of its own",
@@ -123,8 +119,7 @@ def test_a_comparison_warns_of_a_renamed_tag_and_accepts_tags_that_end(tmp_path:
         "keep the field with its tag and leave it unset, because no other field may ever have the tag",
         "0 incompatible, 2 to look at, 0 fine",
     ]
-    listed = kfuzz("messages", "list", "--definitions", tmp_path / "new.json")
-    assert listed.returncode == 2
+    listed = kfuzz("messages", "list", "--definitions", tmp_path / "new.json", code=2)
     assert 'taggedVersions "1" ends; write "1+", and leave the field unset' in listed.stderr
 
 
@@ -135,16 +130,16 @@ def test_an_import_makes_a_catalogue(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{out}: 1 messages of Kafka 9.9\n")
     assert load(out).messages == load(tmp_path / "tally.json").messages
     (tmp_path / "other.json").write_text(DEFINITION.replace('"-1"', '"-2"'))
-    wrong = kfuzz("messages", "import", out, tmp_path / "other.json", "--kafka", "9.9", "--out", tmp_path / "no")
-    assert wrong.returncode == 2
+    wrong = kfuzz(
+        "messages", "import", out, tmp_path / "other.json", "--kafka", "9.9", "--out", tmp_path / "no", code=2
+    )
     assert "defines TallyRequest differently" in wrong.stderr
     assert not (tmp_path / "no").exists()
 
 
 def test_a_message_goes_from_bytes_to_json_and_back() -> None:
     data = encode("Fetch", 17, filled(catalogue().find("Fetch"), 17, 5))
-    read = kfuzz("messages", "decode", "Fetch", "--version", "17", stdin=data)
-    assert read.returncode == 0
+    read = kfuzz("messages", "decode", "Fetch", "--version", "17", stdin=data, code=0)
     assert encoded("Fetch", 17, read.stdout) == data
 
 
@@ -168,10 +163,7 @@ def test_json_that_is_no_message_is_one_sentence() -> None:
         ('{"clientSoftwareName": null}', "clientSoftwareName is None; it must not be in version 3"),
         ('{"_unknownTaggedFields": [{"tag": 1}]}', "must be an object such as"),
     ):
-        done = kfuzz("messages", "encode", "ApiVersions", "--version", "3", stdin=text.encode())
-        assert (done.returncode, done.stdout) == (2, "")
-        assert words in done.stderr
-        assert done.stderr.count("\n") == 1
+        assert words in refused("messages", "encode", "ApiVersions", "--version", "3", stdin=text.encode())
 
 
 def test_definitions_that_do_not_go_together_are_one_sentence_and_exit_2(tmp_path: Path) -> None:
@@ -188,10 +180,7 @@ def test_definitions_that_do_not_go_together_are_one_sentence_and_exit_2(tmp_pat
         ["import", tmp_path, "--kafka", "1", "--out", out],
         ["import", tmp_path / "OneRequest.json", tmp_path / "OneResponse.json", "--kafka", "1", "--out", out],
     ):
-        done = kfuzz("messages", *words)
-        assert done.returncode == 2
-        assert done.stderr.endswith(f"OneResponse.json: {sentence}")
-        assert done.stderr.count("\n") == 1
+        assert refused("messages", *words).endswith(f"OneResponse.json: {sentence}")
         assert not out.exists()
 
 

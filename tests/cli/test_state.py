@@ -32,9 +32,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_open_transactions_are_listed_and_hanging_ones_with_the_command_that_ends_them(data: Path) -> None:
-    code, out, _ = outcome("state", "transactions", data)
-    assert code == 1
-    lines = out.splitlines()
+    lines = kfuzz("state", "transactions", data, code=1).stdout.splitlines()
     assert lines[0] == f"{data}: 1 partition, 3 open transactions, 2 of them hanging"
     assert lines[1].endswith("the last stable offset is 2, 12 before the end 14; producer 3 holds it back")
     assert lines[2].endswith("abort --topic orders --partition 0 --start-offset 10")
@@ -159,8 +157,7 @@ def test_each_topic_and_partition_has_its_offsets_bytes_and_times(data: Path) ->
     assert [of["empty"][name] for name in ("partition", "first_offset", "end_offset", "newest")] == [3, 7, 7, None]
     assert len(state("partitions", data, "--topics", "orders")["partitions"]) == 1
     (data / "empty-3" / f"{7:020d}.log").write_bytes(b"x" * 100)
-    damaged = kfuzz("state", "partitions", data, "--topics", "empty")
-    assert damaged.returncode == 1
+    damaged = kfuzz("state", "partitions", data, "--topics", "empty", code=1)
     assert f"{7:020d}.log is damaged or cut at byte 0; the batches from there on are not counted" in damaged.stderr
 
 

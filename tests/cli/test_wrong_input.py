@@ -12,6 +12,7 @@ import click
 import pytest
 from cli_driver import commands
 from made_segments import bad, batch
+from programs import run_program
 from signals import KFUZZ, interrupt_when, start
 
 from kfuzz.errors import UsageError
@@ -57,10 +58,7 @@ def test_a_missing_file_of_a_testee_is_told_before_spark_starts(
     ],
 )
 def test_jobs_refuse_a_place_that_cannot_be_written_before_they_work(argv: list[str], place: Path) -> None:
-    done = subprocess.run(
-        [*argv, "--out", str(place / "garbage" / "out")], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 2
+    done = run_program(*argv, "--out", place / "garbage" / "out", cwd=ROOT, timeout=60, code=2)
     (sentence,) = done.stderr.splitlines()
     assert "garbage is not a directory; name another place" in sentence
     assert done.stdout == ""
@@ -79,8 +77,7 @@ def test_jobs_refuse_a_place_that_cannot_be_written_before_they_work(argv: list[
 )
 def test_closed_standard_streams_are_reported(line: str, closed: str) -> None:
     argv = ["bash", "-c", f'"$0" -m kfuzz.cli.main {line} {closed}', sys.executable]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
+    done = run_program(*argv, stdin=subprocess.DEVNULL, timeout=60, code=2)
     assert done.stderr == f"kfuzz: standard {'input' if '<' in closed else 'output'} is closed; kfuzz needs it open\n"
 
 
@@ -159,8 +156,7 @@ def test_a_full_disk_is_one_sentence_with_the_path_and_leaves_nothing(tmp_path: 
     # -B: bytecode, too, would be cut.
     argv = [sys.executable, "-B", "-c", program, "corpus", "generate", str(WORKLOAD), "--out", "out", "--size", "64KiB"]
     argv += ["--jobs", "1"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
+    done = run_program(*argv, cwd=tmp_path, code=2)
     log = tmp_path / "out/demo-0/00000000000000000000.log"
     place = log.relative_to(tmp_path)
     assert done.stderr == (

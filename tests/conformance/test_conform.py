@@ -25,9 +25,11 @@ REFUSED = {"id": "toy/refused", "hex": "ff", "expect": {"consumer": {"verdict": 
 MISREAD = {"id": "toy/misread", "expect": {"consumer": {"verdict": "invalid", "finding": "crc-mismatch"}}}
 
 
-def conform(suite: Path, *arguments: str, testee: list[str] | None = None) -> subprocess.CompletedProcess[str]:
+def conform(
+    suite: Path, *arguments: str, testee: list[str] | None = None, code: int | None = None
+) -> subprocess.CompletedProcess[str]:
     command = ["--command", shlex.join(testee if testee is not None else wicked("dies"))]
-    return kfuzz("conform", "--vectors", suite, *command, *arguments)
+    return kfuzz("conform", "--vectors", suite, *command, *arguments, code=code)
 
 
 @pytest.fixture
@@ -47,8 +49,7 @@ def test_a_run_in_which_all_is_as_expected_exits_with_0(good: Path) -> None:
 
 
 def test_an_unexpected_outcome_exits_with_1_and_is_named(bad: Path) -> None:
-    done = conform(bad)
-    assert done.returncode == 1
+    done = conform(bad, code=1)
     assert "! dies@1: crc-mismatch: accepted bytes that must be refused" in done.stdout
     assert "1 vector, smallest toy/misread" in done.stdout
     assert done.stdout.splitlines()[-1] == "1 not as expected; the causes marked with ! have them"
@@ -62,9 +63,7 @@ def test_expected_outcomes_are_written_and_then_expected_until_they_pass(bad: Pa
     ]
     assert conform(bad).returncode == 0
     lines.write_text("toy/misread consumer fail  # a bug\ntoy/empty consumer fail  # mended\n")
-    passed = conform(bad)
-    assert passed.returncode == 1
-    assert "toy/empty consumer: pass (a line expects fail; now it is pass)" in passed.stdout
+    assert "toy/empty consumer: pass (a line expects fail; now it is pass)" in conform(bad, code=1).stdout
 
 
 @pytest.mark.parametrize("how", [[], pytest.param(["sleep"], marks=pytest.mark.full)], ids=["burning", "sleeping"])
@@ -72,8 +71,7 @@ def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(t
     suite = write_suite(tmp_path / "vectors", [{"id": f"toy/{name}"} for name in ("one", "trap", "two", "three-trap")])
     files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "junit")}
     words = [word for name, file in files.items() for word in (f"--{name}", str(file))]
-    done = conform(suite, "--duration", "1s", "--update-expected", *words, testee=wicked("hangs", *how))
-    assert done.returncode == 1
+    done = conform(suite, "--duration", "1s", "--update-expected", *words, testee=wicked("hangs", *how), code=1)
     sentence = "its budget of 1 s was over after 1 of 4 questions"
     assert f"unexpected: hangs@1: {sentence}" in done.stdout
     assert f"hangs@1: its file is unchanged, because {sentence}" in done.stdout
@@ -85,8 +83,7 @@ def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(t
     assert cells[1]["text"] == "the budget of 1 s was over"
     for file in files.values():
         assert sentence in file.read_text()
-    again = kfuzz("report", files["json"], "--vectors", suite)
-    assert again.returncode == 1
+    again = kfuzz("report", files["json"], "--vectors", suite, code=1)
     assert f"hangs@1 was not asked to the end: {sentence}" in again.stdout
 
 
@@ -111,9 +108,7 @@ def test_files_in_the_current_folder_are_not_run_in_place_of_kfuzz_and_the_libra
 def test_somebody_s_own_file_of_outcomes_withholds_nothing_and_touches_no_other(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "vectors", [ACCEPTED, MISREAD, {"id": "toy/trap"}])
     own = tmp_path / "outcomes.txt"
-    first = conform(suite, "--expected", str(own))
-    assert first.returncode == 1
-    assert "no line expects" not in first.stdout
+    assert "no line expects" not in conform(suite, "--expected", str(own), code=1).stdout
     assert conform(suite, "--expected", str(own), "--update-expected").returncode == 0
     assert [line.split("  #")[0] for line in own.read_text().splitlines()[1:]] == [
         "toy/misread consumer fail",
@@ -121,12 +116,10 @@ def test_somebody_s_own_file_of_outcomes_withholds_nothing_and_touches_no_other(
     ]
     assert not (suite / "expected").exists()
     assert not (tmp_path / "embargo").exists()
-    again = conform(suite, "--expected", str(own), "--only-failures")
-    assert again.returncode == 0
+    again = conform(suite, "--expected", str(own), "--only-failures", code=0)
     assert "cause" not in again.stdout.split("Causes by class of harm")[1]
     own.write_text("toy/misread consumer fail  # a bug\n")
-    changed = conform(suite, "--expected", str(own), "--only-failures")
-    assert changed.returncode == 1
+    changed = conform(suite, "--expected", str(own), "--only-failures", code=1)
     assert "wild pointer" in changed.stdout
     assert "toy/misread" not in changed.stdout
 
@@ -141,9 +134,7 @@ def test_a_committed_file_is_expected_by_its_name_and_its_seal_counts(tmp_path: 
     done = conform(suite, "--expected", str(file))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "as expected")
     file.write_text(text.replace("withheld 1", "withheld 2"))
-    done = conform(suite, "--expected", str(file))
-    assert done.returncode == 1
-    assert "2 in the file of expected outcomes, 1 in this run" in done.stdout
+    assert "2 in the file of expected outcomes, 1 in this run" in conform(suite, "--expected", str(file), code=1).stdout
     done = conform(suite, "--expected", str(file), "--update-expected")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "has a `withheld` line" in done.stderr
@@ -169,18 +160,14 @@ def test_lines_with_the_cause_of_an_explained_line_get_its_reason(tmp_path: Path
 @pytest.mark.full
 def test_a_time_limit_for_an_answer_is_kept(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "vectors", [ACCEPTED, {"id": "toy/trap"}])
-    done = conform(suite, "--timeout", "1", testee=wicked("hangs"))
-    assert done.returncode == 1
-    assert "hangs or stalls" in done.stdout
+    assert "hangs or stalls" in conform(suite, "--timeout", "1", testee=wicked("hangs"), code=1).stdout
 
 
 def test_a_partial_run_says_nothing_about_lines_beyond_it_and_a_whole_one_does(good: Path) -> None:
     (good / "expected").mkdir()
     (good / "expected" / "dies@1.txt").write_text("toy/gone consumer fail  # its vector was removed\n")
     assert conform(good, "toy/e*").returncode == 0
-    whole = conform(good)
-    assert whole.returncode == 1
-    assert "toy/gone consumer is listed, but the suite does not ask it" in whole.stdout
+    assert "toy/gone consumer is listed, but the suite does not ask it" in conform(good, code=1).stdout
 
 
 def test_reports_are_equal_for_equal_runs(bad: Path, tmp_path: Path) -> None:
@@ -201,25 +188,20 @@ def test_a_clean_clone_expects_what_is_withheld_and_notices_what_is_not(tmp_path
     committed = (suite / "expected" / "dies@1.txt").read_text()
     assert "withheld 1 scrypt:" in committed
     assert "toy/trap" not in committed
-    local = conform(suite)
-    assert local.returncode == 0
+    local = conform(suite, code=0)
     assert "toy/trap" in local.stdout
     assert "kills the process" in local.stdout
-    public = conform(suite, "--publish", "--json", "-")
-    assert public.returncode == 0
+    public = conform(suite, "--publish", "--json", "-", code=0)
     assert "crash" not in public.stdout
     assert "wild pointer" not in public.stdout
     shutil.rmtree(tmp_path / "embargo")
     assert conform(suite).returncode == 0
-    partial = conform(suite, "toy/t*")
-    assert partial.returncode == 0
+    partial = conform(suite, "toy/t*", code=0)
     assert "dies@1: 1 of the outcomes are taken for withheld ones; only a whole run can check that" in partial.stdout
     # Another crash has another digest.
     write_suite(tmp_path / "other" / "vectors", [ACCEPTED, {"id": "toy/trap"}, {"id": "toy/trap-two"}])
     shutil.copytree(suite / "expected", tmp_path / "other" / "vectors" / "expected")
-    more = conform(tmp_path / "other" / "vectors")
-    assert more.returncode == 1
-    assert "1 in the file of expected outcomes, 2 in this run" in more.stdout
+    assert "1 in the file of expected outcomes, 2 in this run" in conform(tmp_path / "other" / "vectors", code=1).stdout
     assert conform(tmp_path / "other" / "vectors", "toy/trap*").returncode == 1
     # One less too.
     write_suite(tmp_path / "less" / "vectors", [ACCEPTED])
@@ -229,9 +211,7 @@ def test_a_clean_clone_expects_what_is_withheld_and_notices_what_is_not(tmp_path
 
 
 def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:
-    done = conform(bad, "--json", "-")
-    assert done.returncode == 1
-    assert [case["id"] for case in json.loads(done.stdout)["cases"]][:1] == ["toy/empty"]
+    assert [case["id"] for case in json.loads(conform(bad, "--json", "-", code=1).stdout)["cases"]][:1] == ["toy/empty"]
 
 
 def test_a_lone_testee_that_prints_rubbish_first_is_one_sentence(good: Path, tmp_path: Path) -> None:

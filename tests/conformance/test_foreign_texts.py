@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from cli_driver import kfuzz
+from cli_driver import kfuzz, refused
 from made_results import made_result
 from referee_tools import make_vector, wicked, write_suite
 
@@ -70,8 +70,9 @@ def test_the_reports_on_hostile_texts_are_well_formed(spoken: Path) -> None:
 
 def test_a_kept_result_with_hostile_texts_becomes_every_form_again(spoken: Path, tmp_path: Path) -> None:
     words = ["report", spoken / "out.json", "--vectors", spoken / "vectors"]
-    done = kfuzz(*words, "--html", tmp_path / "a.html", "--junit", tmp_path / "a.xml", "--disclose", tmp_path / "told")
-    assert done.returncode == 1, done.stderr
+    done = kfuzz(
+        *words, "--html", tmp_path / "a.html", "--junit", tmp_path / "a.xml", "--disclose", tmp_path / "told", code=1
+    )
     assert is_harmless(done.stdout + done.stderr)
     reports = sorted(tmp_path.glob("told/*/*/report.md"))
     assert reports
@@ -83,8 +84,7 @@ def test_a_kept_result_with_hostile_texts_becomes_every_form_again(spoken: Path,
 def test_a_differential_with_a_hostile_testee_is_reported(tmp_path: Path, what: str) -> None:
     command = shlex.join(wicked("speaks", "always"))
     out = ["--out", tmp_path, "--json", tmp_path / "found.json"]
-    done = kfuzz("differential", "--what", what, "--command", command, "--count", "6", *out)
-    assert done.returncode == 1, done.stderr
+    done = kfuzz("differential", "--what", what, "--command", command, "--count", "6", *out, code=1)
     assert is_harmless(done.stdout + done.stderr)
     assert json.loads((tmp_path / "found.json").read_text())["deviations"]
 
@@ -215,11 +215,7 @@ def test_a_hostile_result_is_one_sentence(change: Callable[[dict[str, Any]], obj
 )
 def test_a_file_that_is_no_result_is_one_sentence(content: str, tmp_path: Path) -> None:
     (tmp_path / "foreign.json").write_bytes(content.encode("latin-1"))
-    done = kfuzz("report", tmp_path / "foreign.json")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("kfuzz: ")
-    assert len(done.stderr.splitlines()) == 1
-    assert len(done.stderr) < 1000
+    refused("report", tmp_path / "foreign.json")
 
 
 def test_names_of_a_foreign_result_are_neither_markup_nor_paths(tmp_path: Path) -> None:
@@ -235,8 +231,9 @@ def test_names_of_a_foreign_result_are_neither_markup_nor_paths(tmp_path: Path) 
 
     file, told = tmp_path / "foreign.json", tmp_path / "told"
     file.write_text(json.dumps(changed(rename)))
-    done = kfuzz("report", file, "--disclose", told, "--html", tmp_path / "a.html", "--junit", tmp_path / "a.xml")
-    assert done.returncode == 1, done.stderr
+    done = kfuzz(
+        "report", file, "--disclose", told, "--html", tmp_path / "a.html", "--junit", tmp_path / "a.xml", code=1
+    )
     assert is_harmless(done.stdout + done.stderr)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.xml", "foreign.json", "told"]
     assert list(told.glob("*/*/report.md"))

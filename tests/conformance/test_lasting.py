@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cli_driver import kfuzz, kfuzz_process
+from cli_driver import kfuzz, kfuzz_process, refused
 from conftest import require_kafka_build
 
 from kfuzz.conformance.broker import lasting
@@ -71,10 +71,7 @@ def test_exactly_the_process_that_was_started_is_ended(home: Path, sleeper: subp
 
 def test_without_java_one_sentence_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    done = kfuzz("kafka", "start")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "it needs java and javac and mvn" in done.stderr
+    assert "it needs java and javac and mvn" in refused("kafka", "start")
     assert not (home / lasting.STATE).exists()
 
 

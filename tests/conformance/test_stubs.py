@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from cli_driver import kfuzz
+from cli_driver import kfuzz, refused
 from conftest import require_tool
+from programs import run_program
 
 from kfuzz.conformance.judge.compare import cases_of
 from kfuzz.conformance.protocol import stubs
@@ -26,19 +26,14 @@ def test_a_new_testee_builds_at_once_and_answers_unsupported_to_everything(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     require_tool(TOOLS[language], f"the stub in {language} needs it")
-    done = kfuzz("testee", "new", "--language", language, "mine")
-    assert done.returncode == 0, done.stderr
-    _, enter, judge = done.stdout.splitlines()
+    _, enter, judge = kfuzz("testee", "new", "--language", language, "mine", code=0).stdout.splitlines()
     folder = tmp_path / "mine"
-    environment = {**os.environ, "GOFLAGS": "-mod=readonly"}
-    built = subprocess.run(enter.strip(), shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
+    run_program("sh", "-c", enter.strip(), cwd=tmp_path, variables={"GOFLAGS": "-mod=readonly"}, timeout=None)
     stub = stubs.STUBS[language]
     assert judge.split() == ["kfuzz", "conform", "--command", *judge.split()[3:]]
     assert stub.run in judge
     monkeypatch.chdir(folder)
-    judged = kfuzz("conform", "--command", stub.run, FAMILY, "--json", "result.json")
-    assert judged.returncode == 1, judged.stderr
+    kfuzz("conform", "--command", stub.run, FAMILY, "--json", "result.json", code=1)
     [testee] = json.loads((folder / "result.json").read_text())["testees"]
     assert testee["totals"] == {"unsupported": len(cases_of(load_suite(FAMILY)))}
     # The README of the stub says the same as the command.
@@ -53,9 +48,8 @@ def test_a_folder_that_holds_something_is_refused_and_stays_as_it_is(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    done = kfuzz("testee", "new", "--language", "go", "mine")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "kfuzz: mine is not empty; name another folder\n"
+    said = refused("testee", "new", "--language", "go", "mine")
+    assert said == "kfuzz: mine is not empty; name another folder\n"
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes.txt"]
 
 

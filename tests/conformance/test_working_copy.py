@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from cli_driver import kfuzz
 from conftest import require_tool, the_testee
+from programs import run_program
 from referee_tools import SMALL_LIMITS, toy_cases, wicked
 
 from kfuzz.conformance.judge import expected
@@ -39,13 +40,18 @@ def copy_of(source: Path, target: Path, file: str, old: str, new: str) -> Path:
     return target
 
 
-def conform(name: str, path: Path, *globs: str) -> tuple[int, list[str]]:
-    """The exit code, and the last lines: a line for each changed outcome, the counts, and the closing line."""
-    done = kfuzz("conform", "--testee", name, "--path", path, *globs)
-    lines = done.stdout.splitlines()
-    return done.returncode, [
-        line.removeprefix(f"{name}@path: ") for line in lines if "@path: " in line or "than" in line
-    ]
+def ready(name: str) -> tuple[Testee, Path]:
+    """A testee that can be run, and its folder."""
+    testee = the_testee(name)
+    testee.make_ready()
+    assert testee.folder
+    return testee, testee.folder
+
+
+def conform(name: str, path: Path, *globs: str, code: int = 0) -> list[str]:
+    """The last lines: a line for each changed outcome, the counts, and the closing line."""
+    lines = kfuzz("conform", "--testee", name, "--path", path, *globs, code=code).stdout.splitlines()
+    return [line.removeprefix(f"{name}@path: ") for line in lines if "@path: " in line or "than" in line]
 
 
 def test_a_worse_python_library_is_shown_beside_the_installed_one(tmp_path: Path) -> None:
@@ -55,8 +61,7 @@ def test_a_worse_python_library_is_shown_beside_the_installed_one(tmp_path: Path
     folder = copy_of(
         Path(package), tmp_path / "src" / "kio", "records/readers.py", crc, f"if False and {crc[3:]}"
     ).parents[1]
-    code, lines = conform("kio", folder, CRCS)
-    assert code == 1
+    lines = conform("kio", folder, CRCS, code=1)
     assert "worse: records/v2/header/crc-wrong consumer was pass, is fail" in lines
     assert lines[-1].startswith("16 worse than kio@")
     assert "16 worse, 0 better, " in lines[-2]
@@ -67,8 +72,7 @@ def test_a_better_python_library_is_shown_and_fails_nothing(tmp_path: Path) -> N
     [package] = importlib.util.find_spec("kio").submodule_search_locations  # type: ignore[union-attr]
     refused = "records = []\n    if num_records < 0:\n        raise ValueError(num_records)\n"
     folder = copy_of(Path(package), tmp_path / "kio", "records/readers.py", "records = []\n", refused).parent
-    code, lines = conform("kio", folder, FAMILY)
-    assert code == 0
+    lines = conform("kio", folder, FAMILY)
     assert "better: records/v2/count/negative-one-without-records consumer was fail, is pass" in lines
     assert "0 worse, 1 better, " in lines[-2]
     assert lines[-1].startswith("nothing worse than kio@")
@@ -76,21 +80,17 @@ def test_a_better_python_library_is_shown_and_fails_nothing(tmp_path: Path) -> N
 
 @pytest.mark.full
 def test_a_change_of_a_node_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
-    testee = the_testee("kafkajs")
-    testee.make_ready()
-    assert testee.folder
+    _, folder = ready("kafkajs")
     decoder = "src/protocol/recordBatch/record/v0/decoder.js"
-    source = testee.folder / "node_modules" / "kafkajs"
+    source = folder / "node_modules" / "kafkajs"
     copy_of(source, tmp_path / "kafkajs", decoder, "add(offsetDelta)", "add(offsetDelta + 1)")
-    code, lines = conform("kafkajs", tmp_path / "kafkajs", FAMILY)
-    assert code == 1
+    lines = conform("kafkajs", tmp_path / "kafkajs", FAMILY, code=1)
     assert "worse: records/v2/count/of-200 consumer was pass, is fail" in lines
     assert lines[-1].endswith(" worse than kafkajs@2.2.4; the causes marked with ! have them")
     assert "offsetDelta + 1" not in (source / decoder).read_text()
     # A copy that is right again is copied again.
     shutil.copyfile(source / decoder, tmp_path / "kafkajs" / decoder)
-    code, lines = conform("kafkajs", tmp_path / "kafkajs", FAMILY)
-    assert (code, lines[-1]) == (0, "nothing worse than kafkajs@2.2.4")
+    assert conform("kafkajs", tmp_path / "kafkajs", FAMILY)[-1] == "nothing worse than kafkajs@2.2.4"
 
 
 GO_PROGRAM = """package main
@@ -131,19 +131,16 @@ def test_a_go_testee_is_built_with_the_module_and_the_modules_inside_it(tmp_path
 # Go compiles the library again for each new folder.
 @pytest.mark.full
 def test_a_change_of_a_go_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
-    testee = the_testee("franz-go")
-    testee.make_ready()
-    assert testee.folder
+    testee, folder = ready("franz-go")
     assert testee.product
-    before = {file: file.read_bytes() for file in (testee.product, testee.folder / "go.mod", testee.folder / "go.sum")}
-    listed = subprocess.run(
-        ["go", "list", "-m", "-f", "{{.Dir}}", testee.library], cwd=testee.folder, capture_output=True, check=True
-    )
+    before = {file: file.read_bytes() for file in (testee.product, folder / "go.mod", folder / "go.sum")}
+    listed = run_program("go", "list", "-m", "-f", "{{.Dir}}", testee.library, cwd=folder)
     check = "if !o.DisableCRCValidation {"
-    source = Path(listed.stdout.decode().strip())
+    source = Path(listed.stdout.strip())
     copy_of(source, tmp_path / "go lib", "pkg/kgo/source.go", check, f"if false && {check[3:]}")
-    done = kfuzz("conform", "--testee", "franz-go", "--path", tmp_path / "go lib", CRCS, "--json", tmp_path / "r.json")
-    assert done.returncode == 1
+    done = kfuzz(
+        "conform", "--testee", "franz-go", "--path", tmp_path / "go lib", CRCS, "--json", tmp_path / "r.json", code=1
+    )
     # Without the file in embargo/, stalls are taken for the ones that are withheld, so they do not count.
     [worse] = re.findall(r"^(\d+) worse than franz-go@1\.22\.2", done.stdout, re.MULTILINE)
     assert int(worse) >= 15
@@ -155,16 +152,13 @@ def test_a_change_of_a_go_library_is_shown_and_the_pinned_one_stays(tmp_path: Pa
 
 @pytest.mark.nightly
 def test_a_change_of_a_rust_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
-    testee = the_testee("kafka-protocol")
-    testee.make_ready()
-    assert testee.folder
+    testee, _ = ready("kafka-protocol")
     assert testee.product
     before = testee.product.read_bytes()
     [source] = (Path.home() / ".cargo" / "registry" / "src").glob(f"*/{testee.library}-{testee.version}")
     check = "if supplied_crc != actual_crc {"
     copy_of(source, tmp_path / "rust", "src/records.rs", check, f"if false && {check[3:]}")
-    code, lines = conform("kafka-protocol", tmp_path / "rust", CRCS)
-    assert code == 1
+    lines = conform("kafka-protocol", tmp_path / "rust", CRCS, code=1)
     assert "worse: records/v2/header/crc-wrong consumer was pass, is fail" in lines
     assert testee.product.read_bytes() == before
 

@@ -24,6 +24,7 @@ from aiokafka.errors import CorruptRecordException
 from conftest import require_kafka_build
 from corpora.test_corpus_broker import LOADED, LOG_LEVELS
 from corpora.test_corpus_logs_broker import consume
+from programs import run_program
 
 from kfuzz import logs
 from kfuzz.annotate.frames import frames_of
@@ -68,8 +69,7 @@ class Written:
     def dump(self, path: Path, *options: str) -> list[str]:
         """The lines that Kafka's DumpLogSegments prints about a file."""
         argv = self.broker.tool(DUMP, *options, "--files", str(path))
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = run_program(*argv)
         return done.stdout.splitlines()
 
 
@@ -388,8 +388,7 @@ def test_a_group_passes_over_damage_with_the_command_that_names_the_next_offset(
         tool, *words = shlex.split(command)
         assert tool == "kafka-consumer-groups.sh"
         argv = broker.tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *words)
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_program(*argv, timeout=PATIENCE_S)
         assert asyncio.run(read_as("readers", broker.port, written.topic)) == lost.next
     finally:
         broker.stop()

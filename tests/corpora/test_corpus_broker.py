@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import require_kafka_build
 from made_corpora import run
+from programs import run_program
 from ready_workloads import clean
 
 from kfuzz import logs
@@ -104,8 +104,7 @@ class Served:
         """The lines that Kafka's DumpLogSegments prints about these files of the corpora."""
         paths = [self.corpus_of(name) / name for name in names]
         argv = self.broker.tool(DUMP, *options, "--files", ",".join(map(str, paths)))
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = run_program(*argv)
         for out in self.corpora.values():
             done.stdout = done.stdout.replace(f"{out}/", "")
         return done.stdout.splitlines()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from programs import run_program
 from test_corpus_manifest import ROW
 
 from kfuzz.corpora.fingerprints import Fingerprints, fingerprint_lines, of_corpus, of_partitions
@@ -73,10 +73,7 @@ def test_success_holds_them_and_sha256sum_still_reads_it(tmp_path: Path) -> None
     assert [line.split(" ")[3:] for line in lines[5:]] == [["t-0"], ["t-0"], ["t-1"], ["t-1"]]
     if program := shutil.which("sha256sum"):
         sums = "\n".join(lines[1:]) + "\n"
-        done = subprocess.run(
-            [program, "--check", "--strict"], cwd=tmp_path, input=sums, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        run_program(program, "--check", "--strict", cwd=tmp_path, input=sums)
 
 
 def test_a_changed_fingerprint_of_a_partition_is_found(tmp_path: Path) -> None:

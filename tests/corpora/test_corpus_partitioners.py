@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import require_tool
+from conftest import require_kafka_build
 from test_corpus_keys import limit_of, share_of_blocks
 
 import kfuzz
@@ -125,8 +125,7 @@ def some_keys() -> list[tuple[str, bytes]]:
 @pytest.mark.full
 @pytest.mark.java
 def test_murmur2_and_the_types_agree_with_kafkas_own_classes() -> None:
-    for tool in ("java", "javac", "mvn"):
-        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    require_kafka_build()
     keys = some_keys()
     command = kafka_tool(str(Path(__file__).with_name("Partitions.java")), *map(str, COUNTS))
     text = "".join(f"{line}\n" for line, _ in keys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -16,6 +15,7 @@ import pytest
 from conftest import require_kafka_build
 from google.protobuf import json_format
 from google.protobuf.message_factory import GetMessageClass
+from programs import run_program
 from test_corpus_relations import customers, predicted, records, workload_of
 from test_corpus_schemas_clients import WORKLOAD, records_of
 
@@ -48,8 +48,7 @@ def read(profile: str, program: str, lines: list[str], *arguments: str) -> list[
     build = ("mvn", "-q", "-B", f"-P{profile}", f"-Dreader={profile}", "prepare-package")
     Testee(profile, "", (), folder=FOLDER, build=build, product=home / "lib").make_ready()
     command = java_command(home, str(FOLDER / program), arguments, log_levels={})
-    done = subprocess.run(command, input="\n".join(lines), capture_output=True, encoding="utf-8", timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_program(*command, input="\n".join(lines), encoding="utf-8")
     return done.stdout.splitlines()
 
 

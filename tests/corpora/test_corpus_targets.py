@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from made_corpora import ABORTING
+from programs import run_program
 from s3_server import place, s3
 from test_corpus_resume import digests
 
@@ -190,8 +190,7 @@ print(tracemalloc.get_traced_memory()[1])
 def test_an_upload_and_its_verification_hold_a_few_mebibytes(s3: Any, tmp_path: Path) -> None:
     del s3
     argv = [sys.executable, "-c", MEASURE, f"s3://corpora/{tmp_path.name}"]
-    measured = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert measured.returncode == 0, measured.stderr
+    measured = run_program(*argv)
     assert int(measured.stdout) < 24 * MIB
 
 

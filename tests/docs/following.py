@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from docs.pages import FENCE, of_block, shows
 from docs.samples import environment
+from programs import run_program
 
 # The text in front of a block names the file that a reader saves it as.
 NAMED: Final = re.compile(r"`([\w./-]+\.(?:py|c|toml|java|go|mjs))`[^`]*\Z")
@@ -39,16 +40,12 @@ def run(command: str, folder: Path, given: str = "") -> subprocess.CompletedProc
     """Run a command of a page as its reader does."""
     bash = shutil.which("bash")
     assert bash
-    return subprocess.run(
-        # A program has the peak of memory of the process that starts it, and libFuzzer reads that. With one command
-        # alone, bash becomes that command, which then has the peak of the tests.
-        [bash, "-c", f"{command}\nexit $?"],
-        cwd=folder,
-        env=environment() | {"PATH": f"{folder / 'bin'}{os.pathsep}{environment()['PATH']}"},
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
+    # A program has the peak of memory of the process that starts it, and libFuzzer reads that. With one command alone,
+    # bash becomes that command, which then has the peak of the tests.
+    words = (bash, "-c", f"{command}\nexit $?")
+    path = f"{folder / 'bin'}{os.pathsep}{environment()['PATH']}"
+    return run_program(
+        *words, code=None, cwd=folder, env=environment() | {"PATH": path}, input=given, timeout=TIMEOUT_S
     )
 
 

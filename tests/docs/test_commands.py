@@ -19,14 +19,13 @@ from cli_driver import kfuzz
 from conftest import require_tool
 from docs.pages import ROOT, Command, commands, shows
 from docs.samples import environment, make_place
+from programs import run_program
 
 from kfuzz.fuzz.building import COMPILERS
 
 SHOWN: Final = list(commands())
-TABLE: Final[dict[str, Any]] = {
-    entry["is"]: entry for entry in tomllib.loads(Path(__file__).with_name("commands.toml").read_text())["command"]
-}
-KEYS: Final = {"is", "run", "exit", "needs", "slow", "skip", "test", "traceback"}
+TABLE: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+KEYS: Final = {"run", "exit", "needs", "slow", "skip", "test", "traceback"}
 TIMEOUT_S: Final = 300
 # Verbs that may run until Ctrl-C.
 ENDLESS: Final = ("play", "proxy", "serve")
@@ -73,14 +72,8 @@ def _done(line: str, place: Path) -> subprocess.CompletedProcess[str]:
             patch.chdir(place)
             patch.setattr(os, "environ", environment())
             return kfuzz(*shlex.split(line)[1:])
-    return subprocess.run(
-        [shutil.which("bash") or "bash", "-c", line],
-        cwd=place,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    words = (shutil.which("bash") or "bash", "-c", line)
+    return run_program(*words, code=None, cwd=place, env=environment(), timeout=TIMEOUT_S)
 
 
 def _problem(command: Command, place: Path) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ import pytest
 from conftest import require_tool
 from docs.pages import PAGES, ROOT, shows
 from docs.samples import environment, make_place
+from programs import run_program
 
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.recipes import theme
@@ -63,15 +63,7 @@ def test_the_programs_of_the_page_print_what_it_shows(page: str, program: str, o
         require_tool(name, "install it")
     make_place(tmp_path)
     (tmp_path / "program.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = run_program(sys.executable, "program.py", cwd=tmp_path, env=environment(), timeout=TIMEOUT_S)
     assert shows(output, done.stdout), done.stdout
 
 

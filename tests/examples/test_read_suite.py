@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import require_tool
+from programs import run_program
 
 from kfuzz.vectors.copying import copy
 
@@ -24,14 +24,15 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy(tmp_path_factory.mktemp("copied") / "suite").directory
 
 
-def call(*words: str | Path, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def call(*words: str | Path, code: int, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     # Nothing is fetched: the readers need their standard library alone.
-    environment = {**os.environ, "GOFLAGS": "-mod=mod", "GOPROXY": "off"}
-    return subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment, check=False, cwd=folder)
+    variables = {"GOFLAGS": "-mod=mod", "GOPROXY": "off"}
+    return run_program(*words, code=code, cwd=folder, variables=variables, timeout=300)
 
 
-def run(suite: Path, reader: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return call(sys.executable, reader or suite / READER, suite)
+def said(suite: Path, *, code: int = 0, reader: Path | None = None) -> str:
+    """The output of the reader about the suite. It must end with this exit code."""
+    return call(sys.executable, reader or suite / READER, suite, code=code).stdout
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +59,7 @@ def spoiled(two_vectors: Path, tmp_path: Path, spoil: Callable[[dict[str, Any]],
 
 
 def test_a_reader_passes_every_required_vector_that_it_claims_to_read(suite: Path) -> None:
-    done = run(suite)
-    assert done.returncode == 0, done.stdout + done.stderr
-    passed, skipped = done.stdout.splitlines()[-2:]
+    passed, skipped = said(suite).splitlines()[-2:]
     assert passed.endswith(" 0 failed")
     # A reader that skips most of the suite proves little.
     assert int(passed.split()[0]) >= 250
@@ -70,13 +69,11 @@ def test_a_reader_passes_every_required_vector_that_it_claims_to_read(suite: Pat
 
 @pytest.mark.full
 def test_bombs_are_read_where_their_bytes_are_there(bombs: Path) -> None:
-    done = run(bombs)
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-2:] == ["3 passed, 0 recommended missed, 0 failed", "skipped: none"]
+    assert said(bombs).splitlines()[-2:] == ["3 passed, 0 recommended missed, 0 failed", "skipped: none"]
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "fault"),
     [
         (lambda v: v["expect"]["consumer"]["batches"][0]["records"][0].update(key="00"), "read "),
         (lambda v: v["expect"]["consumer"]["batches"][0].update(base_sequence=7), "read "),
@@ -88,18 +85,16 @@ def test_bombs_are_read_where_their_bytes_are_there(bombs: Path) -> None:
     ids=["key", "base-sequence", "consumed", "partial-tail", "verdict", "bytes"],
 )
 def test_a_broken_vector_is_a_failure(
-    two_vectors: Path, tmp_path: Path, spoil: Callable[[dict[str, Any]], None], said: str
+    two_vectors: Path, tmp_path: Path, spoil: Callable[[dict[str, Any]], None], fault: str
 ) -> None:
-    done = run(spoiled(two_vectors, tmp_path, spoil))
-    assert done.returncode == 1, done.stdout + done.stderr
-    [line] = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    told = said(spoiled(two_vectors, tmp_path, spoil), code=1)
+    [line] = [line for line in told.splitlines() if line.startswith("FAILED")]
     assert line.startswith("FAILED records/v2/count/of-2 (")
-    assert said in line
+    assert fault in line
 
 
 def test_an_unbroken_copy_of_the_same_vectors_is_none(two_vectors: Path) -> None:
-    done = run(two_vectors)
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "2 passed, 0 recommended missed, 0 failed")
+    assert said(two_vectors).splitlines()[0] == "2 passed, 0 recommended missed, 0 failed"
 
 
 def test_a_missed_recommended_vector_is_reported_and_fails_nothing(two_vectors: Path, tmp_path: Path) -> None:
@@ -107,9 +102,8 @@ def test_a_missed_recommended_vector_is_reported_and_fails_nothing(two_vectors: 
         vector["expect"]["consumer"]["consumed"] = 7
         vector["level"] = "recommended"
 
-    done = run(spoiled(two_vectors, tmp_path, spoil))
-    assert done.returncode == 0
-    assert done.stdout.startswith("missed records/v2/count/of-2 (recommended): consumed ")
+    told = said(spoiled(two_vectors, tmp_path, spoil))
+    assert told.startswith("missed records/v2/count/of-2 (recommended): consumed ")
 
 
 def test_a_decoder_that_forgets_a_rule_fails(suite: Path, tmp_path: Path) -> None:
@@ -117,20 +111,15 @@ def test_a_decoder_that_forgets_a_rule_fails(suite: Path, tmp_path: Path) -> Non
     assert code.count("if count < 0:") == 1
     reader = tmp_path / "reader.py"
     reader.write_text(code.replace("if count < 0:", "if False:"))
-    done = run(suite, reader)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "FAILED records/v2/count/negative-one-without-records (" in done.stdout
+    assert "FAILED records/v2/count/negative-one-without-records (" in said(suite, code=1, reader=reader)
 
 
 def test_a_folder_without_a_suite_is_wrong_use(suite: Path, tmp_path: Path) -> None:
-    done = call(sys.executable, suite / READER, tmp_path)
-    assert done.returncode == 2
-    assert "kfuzz vectors copy" in done.stderr
+    assert "kfuzz vectors copy" in call(sys.executable, suite / READER, tmp_path, code=2).stderr
 
 
 def test_a_suite_without_vectors_to_read_is_a_failure(tmp_path: Path) -> None:
-    copied = copy(tmp_path / "suite", ["records/v0/*"]).directory
-    assert run(copied).returncode == 1
+    said(copy(tmp_path / "suite", ["records/v0/*"]).directory, code=1)
 
 
 # A decoder that refuses everything is right about the invalid vector alone.
@@ -170,7 +159,6 @@ def test_a_runner_fails_the_vectors_that_a_decoder_reads_wrongly(
     require_tool(command[0], remedy)
     folder = shutil.copytree(two_vectors / "examples" / language, tmp_path / "runner")
     (folder / name).write_text(test)
-    done = call(*command, folder=folder)
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = call(*command, code=1, folder=folder)
     assert [line for line in shown if line not in done.stdout] == [], done.stdout
     assert "refused, but it is valid" in done.stdout

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fuzzer_stub import require_clang
+from programs import run_program
 
 from kfuzz import records
 from kfuzz.cli.main import main
@@ -161,15 +162,8 @@ def run_libfuzzer(kit: Path, folder: Path, *link: str) -> tuple[int, int, int, s
 
 def counts_of(command: list[str | Path], folder: Path, **variables: str) -> tuple[int, int, int, str]:
     """The same of a fuzzer that runs 20,000 inputs."""
-    done = subprocess.run(
-        [*command, "-runs=20000", "-seed=1"],
-        cwd=folder,
-        env={**os.environ, **variables, "KFUZZ_MUTATOR_STATS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    variables["KFUZZ_MUTATOR_STATS"] = "1"
+    done = run_program(*command, "-runs=20000", "-seed=1", cwd=folder, variables=variables, timeout=None)
     calls = re.search(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed$", done.stderr, re.MULTILINE)
     assert calls is not None, done.stderr[-2000:]
     return int(calls[1]), int(calls[2]), int(calls[3]), done.stderr
@@ -201,8 +195,7 @@ def test_go_reads_the_seeds_as_its_own_corpus(tmp_path: Path) -> None:
     made = export("go", folder)
     (tmp_path / "go.mod").write_text("module reads\n\ngo 1.20\n")
     (tmp_path / "reads_test.go").write_text(GO_TEST)
-    done = subprocess.run(["go", "test", "-v", "-run", "FuzzDecode"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    done = run_program("go", "test", "-v", "-run", "FuzzDecode", cwd=tmp_path, timeout=None)
     sizes = sorted(int(size) for size in re.findall(r"seed of (\d+) bytes", done.stdout))
     assert sizes == sorted(len(data) for data in seeds(TARGETS["record-batch"]))
     assert len(sizes) == made.seeds

@@ -14,6 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from conftest import require_tool
+from programs import run_program
 
 from benchmarks import foreign
 from benchmarks.foreign import (
@@ -63,16 +64,9 @@ def statistics_of(decoder: Decoder, place: Path, options: Sequence[str]) -> tupl
     """How often the mutator was called, changed an input by its structure, and made one from two."""
     decoder.export(place, ONE_BATCH)
     program, *arguments = decoder.command(place, ONE_BATCH, seed=1)
-    environment = {**os.environ, **decoder.environment, **decoder.mutator(place), "KFUZZ_MUTATOR_STATS": "1"}
-    done = subprocess.run(
-        [program, *options, *arguments],
-        cwd=place,
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    variables = {**decoder.environment, **decoder.mutator(place), "KFUZZ_MUTATOR_STATS": "1"}
+    command = (program, *options, *arguments)
+    done = run_program(*command, code=None, cwd=place, variables=variables, errors="replace", timeout=None)
     found = STATISTICS.search(done.stderr + done.stdout)
     assert found is not None, (done.stderr + done.stdout)[-2000:]
     return int(found[1]), int(found[2]), int(found[3])
@@ -154,8 +148,7 @@ def test_go_begins_with_the_exported_seeds(built: Path, tmp_path: Path) -> None:
     environment = {**os.environ, **decoder.environment}
 
     def said(*words: str) -> str:
-        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        done = run_program(*words, cwd=tmp_path, env=environment, timeout=None)
         return done.stdout + done.stderr
 
     program, *options = decoder.command(tmp_path, KIT, seed=1)

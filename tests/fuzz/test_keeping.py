@@ -107,16 +107,15 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def keep(crash: Path, suite: Path, *words: str) -> Any:
-    return kfuzz("keep", crash, "--vectors", suite, "--regressions", suite.parent / "regressions", *words)
+def keep(crash: Path, suite: Path, *words: str, code: int | None = None) -> Any:
+    return kfuzz("keep", crash, "--vectors", suite, "--regressions", suite.parent / "regressions", *words, code=code)
 
 
 # ------------------------------------------------------------------------------------------------- kfuzz show
 
 
 def test_show_marks_the_field_that_kills_and_names_the_cause(crash: Path) -> None:
-    done = kfuzz("show", crash)
-    assert done.returncode == 0, done.stderr
+    done = kfuzz("show", crash, code=0)
     [marked] = [line for line in done.stdout.splitlines() if "<-- kills" in line]
     assert marked.startswith("00000039  ff ff ff f9")
     assert "record_count: -7   <-- kills, record-count-negative at 0x39" in marked
@@ -148,8 +147,7 @@ def test_a_crash_that_breaks_show_itself_is_one_sentence(crash: Path, monkeypatc
         raise ZeroDivisionError("of seven")
 
     monkeypatch.setattr(records, "check", broken)
-    done = kfuzz("show", crash)
-    assert done.returncode == 2
+    done = kfuzz("show", crash, code=2)
     assert "kfuzz's own reader fails on" in done.stderr
     assert f"ZeroDivisionError: of seven; `kfuzz fuzz record-batch --reproduce {crash}` shows where" in done.stderr
 
@@ -157,8 +155,7 @@ def test_a_crash_that_breaks_show_itself_is_one_sentence(crash: Path, monkeypatc
 def test_find_needs_the_input_of_a_cause(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_bytes(hostile())
-    done = kfuzz("show", plain, "--find")
-    assert done.returncode == 2
+    done = kfuzz("show", plain, "--find", code=2)
     assert "--find needs the input of a cause; no campaign or differential wrote" in done.stderr
 
 
@@ -226,8 +223,7 @@ def test_unpacked_is_what_was_packed(magic: int) -> None:
 
 @pytest.mark.usefixtures("kafka")
 def test_a_crash_becomes_a_vector_and_a_regression(crash: Path, suite: Path) -> None:
-    done = keep(crash, suite, "--id", ID, "--flag", "RecordCountNegative")
-    assert done.returncode == 0, done.stderr
+    done = keep(crash, suite, "--id", ID, "--flag", "RecordCountNegative", code=0)
     [vector] = load_suite(ID, suite)
     assert vector.data == hostile()
     assert vector.layout == ({"at": 57, "field": "record_count", "size": 4, "hostile": True},)
@@ -262,9 +258,7 @@ def test_kafka_that_disagrees_is_quoted_and_nothing_is_written(
 ) -> None:
     kafka(contradicted)
     before = everything(suite.parent)
-    done = keep(crash, suite, "--id", ID)
-    assert done.returncode == 1
-    lines = done.stdout.splitlines()
+    lines = keep(crash, suite, "--id", ID, code=1).stdout.splitlines()
     assert lines[0] == f"{ID}: Kafka 4.4.0 as consumer contradicts it: it is invalid, but Kafka accepts it"
     assert "kfuzz as consumer refuses it: record-count-negative" in lines
     assert "--regression-only" in lines[-1]
@@ -274,8 +268,7 @@ def test_kafka_that_disagrees_is_quoted_and_nothing_is_written(
 @pytest.mark.usefixtures("kafka")
 def test_a_dry_run_prints_the_vector_and_writes_nothing(crash: Path, suite: Path) -> None:
     before = everything(suite.parent)
-    done = keep(crash, suite, "--id", ID, "--dry-run")
-    assert done.returncode == 0, done.stderr
+    done = keep(crash, suite, "--id", ID, "--dry-run", code=0)
     assert f'"id": "{ID}"' in done.stdout
     assert f"would write {suite / mini_suite.FILE}" in done.stdout
     assert everything(suite.parent) == before
@@ -314,8 +307,7 @@ def test_wrong_use_is_one_sentence_and_nothing_is_written(
 @pytest.mark.usefixtures("kafka")
 def test_the_same_bytes_are_not_kept_twice(crash: Path, suite: Path) -> None:
     assert keep(crash, suite, "--id", ID).returncode == 0
-    done = keep(crash, suite, "--id", f"{ID}-again", "--summary", "another one")
-    assert done.returncode == 2
+    done = keep(crash, suite, "--id", f"{ID}-again", "--summary", "another one", code=2)
     assert f"the vector {ID} has these bytes already" in done.stderr
 
 
@@ -323,8 +315,7 @@ def test_the_same_bytes_are_not_kept_twice(crash: Path, suite: Path) -> None:
 def test_a_file_that_no_campaign_wrote_needs_its_target(suite: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain.hex"
     plain.write_text(f"# said so\n{hostile().hex()}\n")
-    done = keep(plain, suite, "--id", ID)
-    assert done.returncode == 2
+    done = keep(plain, suite, "--id", ID, code=2)
     assert "is not the smallest input of a cause; name a file that a campaign or a differential wrote" in done.stderr
     assert keep(plain, suite, "--id", ID, "--target", "record-batch").returncode == 0
     # Nobody asked what kills, so the place is that of kfuzz's finding.
@@ -339,8 +330,7 @@ def test_a_crash_that_still_breaks_the_reader_is_only_a_regression(
         raise ZeroDivisionError("of seven")
 
     monkeypatch.setattr(keeping, "verdict", broken)
-    done = keep(crash, suite, "--id", ID)
-    assert done.returncode == 2
+    done = keep(crash, suite, "--id", ID, code=2)
     assert "ZeroDivisionError: of seven; mend it first, or keep the input with --regression-only" in done.stderr
 
 
@@ -349,12 +339,9 @@ def test_inputs_of_kfuzzs_own_tools_are_only_regressions(
 ) -> None:
     monkeypatch.setattr(kept, "breaks_now", lambda target, data, natively: True)
     crash = planted(tmp_path / "out", hostile(), "columns")
-    done = keep(crash, suite, "--id", ID)
-    assert done.returncode == 2
-    assert "keep it with --regression-only" in done.stderr
+    assert "keep it with --regression-only" in keep(crash, suite, "--id", ID, code=2).stderr
     regressions = tmp_path / "regressions"
-    done = kfuzz("keep", crash, "--regression-only", "--id", "seven-less", "--regressions", regressions)
-    assert done.returncode == 0, done.stderr
+    kfuzz("keep", crash, "--regression-only", "--id", "seven-less", "--regressions", regressions, code=0)
     file = regressions / "columns" / "seven-less.hex"
     assert file.read_text() == f"# ValueError: -7 records.\n{hostile().hex()}\n"
     again = kfuzz("keep", crash, "--regression-only", "--id", "seven-less", "--regressions", regressions)
@@ -388,17 +375,14 @@ def test_an_input_is_run_again_in_a_process_of_its_own() -> None:
 
 def test_the_canary_is_never_kept(tmp_path: Path) -> None:
     crash = planted(tmp_path / "out", hostile(), "canary")
-    done = kfuzz("keep", crash, "--regression-only", "--regressions", tmp_path / "regressions")
-    assert done.returncode == 2
+    done = kfuzz("keep", crash, "--regression-only", "--regressions", tmp_path / "regressions", code=2)
     assert "the canary is a planted bug that must stay hard to find" in done.stderr
 
 
 def test_an_installed_kfuzz_says_that_it_keeps_nothing(crash: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "CORPUS", crash.parent / "nowhere")
     for words in (("--id", ID), ("--regression-only",)):
-        done = kfuzz("keep", crash, *words)
-        assert done.returncode == 2
-        assert "in a checkout of kfuzz" in done.stderr
+        assert "in a checkout of kfuzz" in kfuzz("keep", crash, *words, code=2).stderr
 
 
 @pytest.mark.usefixtures("kafka")
@@ -413,8 +397,7 @@ def test_a_full_disk_leaves_everything_as_it_was(crash: Path, suite: Path, monke
         real(source, target)
 
     monkeypatch.setattr("kfuzz.files.os.replace", replace)
-    done = keep(crash, suite, "--id", ID)
-    assert done.returncode == 2
+    keep(crash, suite, "--id", ID, code=2)
     assert calls[0] >= 2
     assert everything(suite.parent) == before
 
@@ -432,8 +415,7 @@ def test_a_message_becomes_a_vector_of_its_kind(tmp_path: Path, suite: Path) -> 
     causes = Causes(tmp_path / "messages", TARGETS["messages"])
     causes.add(Find("exception", "IndexError", "kfuzz/messages/codec.py:3", "", data))
     [file] = causes.write()
-    done = keep(file, suite, "--id", f"{path}/kept-by-a-test", "--summary", "the number of topics is 126")
-    assert done.returncode == 0, done.stderr
+    done = keep(file, suite, "--id", f"{path}/kept-by-a-test", "--summary", "the number of topics is 126", code=0)
     [vector] = load_suite(f"{path}/kept-by-a-test", suite, kinds=("message",))
     assert (vector.options, vector.data) == ({"message": "FetchRequest", "version": 17}, data[3:])
     assert vector.expect["reader"]["verdict"] == "invalid"
@@ -474,8 +456,7 @@ def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path, mon
     # It does not break the target, and the testee that reads it otherwise is not known.
     assert "the target messages passes" in kfuzz("keep", file, *words).stderr
     monkeypatch.setattr(kept, "breaks_now", lambda target, data, natively: True)
-    done = kfuzz("keep", file, *words)
-    assert done.returncode == 0, done.stderr
+    kfuzz("keep", file, *words, code=0)
     assert read_hex(tmp_path / "regressions" / "messages" / "n.hex") == [found.data]
     file.write_text(json.dumps({**request, "operation": "encode-message"}))
     assert kept.kept_at(file) is None
@@ -495,8 +476,7 @@ def test_a_regression_of_a_differential_needs_kafkas_answer(tmp_path: Path) -> N
 def test_kafka_confirms_a_real_input_of_a_campaign(suite: Path) -> None:
     file = CORPUS / "regressions" / "record-batch" / "zstd-block-beyond-window.hex"
     summary = "a block of a zstd frame is larger than its window"
-    done = keep(file, suite, "--target", "record-batch", "--id", ID, "--summary", summary, "--json")
-    assert done.returncode == 0, done.stderr
+    done = keep(file, suite, "--target", "record-batch", "--id", ID, "--summary", summary, "--json", code=0)
     item = json.loads(done.stdout)["vector"]
     assert {release: item["kafka"][release]["consumer"] for release in RELEASES} == dict.fromkeys(RELEASES, "rejected")
     assert item["kafka"][BROKER_RELEASE]["produce"] == "fault"

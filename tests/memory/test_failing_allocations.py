@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from conftest import missing, require_tool
+from programs import run_program
 
 from kfuzz.wire.records.record_batch import parse_places
 
@@ -59,19 +60,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(library: Path, *words: str) -> dict[str, dict[str, Any]]:
     """The results of each path."""
-    done = subprocess.run(
-        [sys.executable, str(HERE / "failing_run.py"), str(library), *words],
-        # The other folders may name another build of kfuzz (tools/coverage).
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    # The other folders may name another build of kfuzz (tools/coverage).
+    paths = [str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = (sys.executable, HERE / "failing_run.py", library, *words)
+    done = run_program(*command, variables={"PYTHONPATH": os.pathsep.join(paths)}, cwd=ROOT, timeout=TIMEOUT_S)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {line.pop("path"): line for line in lines}
 

@@ -147,8 +147,7 @@ def test_show_and_cat_decode_in_a_folder_of_the_topic_or_with_the_option(segment
     assert "OffsetCommitKey" not in kfuzz("show", segment, "--records-of", "none").stdout
 
     def keys(*words: str | Path) -> list[object]:
-        done = kfuzz("cat", *words)
-        assert done.returncode == 0
+        done = kfuzz("cat", *words, code=0)
         return [json.loads(line)["key"] for line in done.stdout.splitlines()]
 
     decoded = {"type": "OffsetCommitKey", "version": 0, "data": KEY}

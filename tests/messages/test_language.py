@@ -113,7 +113,7 @@ def test_versions_meet_and_contain_one_another() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),
-    [pytest.param(one["part"], *row, id=case) for one in CASES["wrong"] for case, row in one["cases"].items()]
+    [pytest.param(part, *row, id=case) for part, cases in CASES["wrong"].items() for case, row in cases.items()]
     + [
         pytest.param('"apiKey": 7', '"apiKey": @' + "7" * 401, "the number has 401 digits", id="a number without end"),
         pytest.param(

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from programs import run_program
 
 from kfuzz import records
 from kfuzz.fuzz.building import ROOT, compile_mutator
@@ -123,10 +124,7 @@ def test_the_hooks_keep_within_their_bounds_and_repeat(
 ) -> None:
     inputs: list[str] = request.getfixturevalue(kind)
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "KFUZZ_MUTATOR_STATS": "1"}
-    first, again = (
-        subprocess.run([program, str(CALLS), *inputs], env=environment, capture_output=True, text=True, check=False)
-        for _ in range(2)
-    )
+    first, again = (run_program(program, CALLS, *inputs, env=environment, timeout=None, code=None) for _ in range(2))
     assert (first.returncode, first.stderr[:2000]) == (0, again.stderr)
     assert first.stderr.startswith(f"mutator: {CALLS} calls, ")
     assert first.stdout == again.stdout

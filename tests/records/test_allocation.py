@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import run_program
 
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
@@ -31,14 +32,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the probes read
 
 
 def probed(*words: str) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, str(PROBE), *words],
-        env={**os.environ, "PYTHONMALLOC": "malloc"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    done = run_program(sys.executable, PROBE, *words, variables={"PYTHONMALLOC": "malloc"}, timeout=300)
     # A step that did not come to its end says why there.
     assert done.stderr == ""
     return [json.loads(line) for line in done.stdout.splitlines()]

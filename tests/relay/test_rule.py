@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.cli_driver import outcome
+from cli.cli_driver import kfuzz
 from relay.framing import exchange
 
 from kfuzz.errors import UsageError
@@ -72,8 +72,7 @@ def test_every_api_takes_rules_at_all_of_its_versions() -> None:
 
 
 def test_the_command_says_what_is_wrong_with_a_rule() -> None:
-    code, _, said = outcome("proxy", "0", "127.0.0.1:1", "--rule", "Fecth drop")
-    assert code == 2
+    said = kfuzz("proxy", "0", "127.0.0.1:1", "--rule", "Fecth drop", code=2).stderr
     assert said.endswith('api is "Fecth", which is no API; did you mean Fetch?\n')
 
 

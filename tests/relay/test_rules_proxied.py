@@ -41,12 +41,7 @@ def slow_fetch(number: int) -> bytes:
 
 async def number_of_next(client: Client) -> int:
     """The correlation id of the next frame."""
-    return int.from_bytes((await next_frame(client))[:4], "big")
-
-
-async def next_frame(client: Client) -> bytes:
-    [size] = struct.unpack(">i", await client.reader.readexactly(4))
-    return await client.reader.readexactly(size)
+    return int.from_bytes((await client.answer())[:4], "big")
 
 
 FRAMES = {"B": heartbeat, "V": versions_request, "P": produce_without_acks, "F": slow_fetch}
@@ -91,7 +86,7 @@ async def test_an_error_changes_the_frame_that_is_meant_among_pipelined_ones(cli
     topic_id = next(one.id for one in topics() if one.name == NAME)
     asks = [request("Fetch", version, fetch_of(NAME, version, topic_id, 0), number) for number in range(4)]
     client.writer.write(b"".join(map(framed, asks)))
-    answers = [response("Fetch", version, await next_frame(client), number) for number in range(4)]
+    answers = [response("Fetch", version, await client.answer(), number) for number in range(4)]
     got = [one["responses"][0]["partitions"][0] for one in answers]
     assert [(one["errorCode"], one["records"]) for one in got] == [(0, BATCH), (6, b""), (0, BATCH), (0, BATCH)]
     assert counts(proxy) == [(1, 1)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_driver import kfuzz
+from cli_driver import kfuzz, refused
 from hypothesis import example, given
 from hypothesis import strategies as st
 from replay.fake_broker import SILENCE, FakeBroker
@@ -298,9 +298,8 @@ def test_where_a_password_may_go_without_encryption(name: str, hosts: list[str],
 
 
 def test_the_command_refuses_to_send_a_password_in_clear_before_it_connects(log: Path) -> None:
-    done = kfuzz("corpus", "replay", log, "--bootstrap", f"{ELSEWHERE}:9", "--user", "me")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"kfuzz: the password of me would go to {ELSEWHERE}:9 without encryption; add --tls")
+    said = refused("corpus", "replay", log, "--bootstrap", f"{ELSEWHERE}:9", "--user", "me")
+    assert said.startswith(f"kfuzz: the password of me would go to {ELSEWHERE}:9 without encryption; add --tls")
 
 
 # --- text

@@ -30,6 +30,7 @@ import pytest
 from cli_driver import outcome
 from conftest import missing, require_tool
 from docs.pages import commands, shows
+from programs import run_program
 from serve.asking import (
     HERE,
     INVALID,
@@ -366,17 +367,15 @@ def test_the_testee_of_librdkafka_reads_and_refuses() -> None:
         {"id": "sends", **produce, "records": [bare] * 3, "sends": [1, 2], "errors": ["INVALID_RECORD"]},
         {"id": "sent", **produce, "records": [record], "idempotent": True},
     ]
-    driver = "testees/librdkafka/drive.py"
-    done = subprocess.run(
-        [sys.executable, "testees/python/kfuzz_serving.py", "librdkafka", "python", sys.executable, driver],
+    kit, driver = "testees/python/kfuzz_serving.py", "testees/librdkafka/drive.py"
+    done = run_program(
+        *(sys.executable, kit, "librdkafka", "python", sys.executable, driver),
         cwd=ROOT,
         input="".join(json.dumps(one) + "\n" for one in asked),
-        capture_output=True,
-        text=True,
         timeout=SECONDS_MAX,
     )
     hello, *answers = map(json.loads, done.stdout.splitlines())
-    assert (done.returncode, hello["name"]) == (0, "librdkafka")
+    assert hello["name"] == "librdkafka"
     outcomes = [(one["id"], one["outcome"]) for one in answers]
     assert outcomes == [
         ("good", "accepted"),
@@ -407,15 +406,8 @@ def test_the_program_of_the_documentation_prints_what_the_page_shows(tmp_path: P
     if "confluent_kafka" in program and importlib.util.find_spec("confluent_kafka") is None:
         missing("confluent-kafka", "install it as in pyproject.toml")
     (tmp_path / "mine.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "mine.py"],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=2 * SECONDS_MAX,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = run_program(sys.executable, "mine.py", cwd=tmp_path, variables={"PATH": path}, timeout=2 * SECONDS_MAX)
     assert shows(output, done.stdout), done.stdout
 
 
@@ -501,14 +493,9 @@ def test_the_verb_ends_with_its_standard_input() -> None:
 
 
 def test_without_a_pipe_there_is_nothing_to_wait_for() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "kfuzz", "serve", "--from-stdin", "--json"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-    )
-    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 2)
+    command = (sys.executable, "-m", "kfuzz", "serve", "--from-stdin", "--json")
+    done = run_program(*command, stdin=subprocess.DEVNULL, timeout=SECONDS_MAX)
+    assert (done.stderr, len(done.stdout.splitlines())) == ("", 2)
 
 
 def test_the_topics_of_a_file_are_served_until_the_server_is_stopped(tmp_path: Path) -> None:

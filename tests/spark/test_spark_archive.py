@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from programs import run_program
 
 from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
@@ -54,17 +55,8 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def run_bare(python: Path, folder: Path, program: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        [python, "-c", program, folder],
-        env={**environment, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=folder.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    environment |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return run_program(python, "-c", program, folder, env=environment, cwd=folder.parent).stdout
 
 
 @pytest.mark.full

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import missing, require_tool
 from made_corpora import digests
+from programs import run_program
 
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load, render
@@ -45,16 +44,9 @@ def test_a_corpus_through_spark_connect_is_that_of_one_process(tmp_path: Path) -
         except ImportError:
             missing(name, "run pip install 'kfuzz[connect]'")
     (tmp_path / "w.toml").write_text(render(WORKLOAD))
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, tmp_path / "w.toml", tmp_path / "out"],
-        cwd=tmp_path,
-        env={**os.environ, "SPARK_REMOTE": "local[2]", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    command = (sys.executable, "-c", PROGRAM, tmp_path / "w.toml", tmp_path / "out")
+    variables = {"SPARK_REMOTE": "local[2]", "PYTHONPATH": str(ROOT)}
+    run_program(*command, cwd=tmp_path, variables=variables, timeout=300)
     generate(WORKLOAD, tmp_path / "here")
     assert digests(tmp_path / "out") == digests(tmp_path / "here")
 
@@ -70,14 +62,8 @@ def test_a_server_that_cannot_serve_is_one_sentence(remote: str, master: str | N
     """In a process of its own, because pyspark keeps in mind that it was asked for Connect."""
     pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
     program = f"from kfuzz.spark.sessions import session\nsession({master!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "SPARK_REMOTE": remote, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    variables = {"SPARK_REMOTE": remote, "PYTHONPATH": str(ROOT)}
+    done = run_program(sys.executable, "-c", program, variables=variables, code=1)
     [last] = done.stderr.splitlines()[-1:]
     assert last.startswith("kfuzz.errors.UsageError: ")
     assert told in last

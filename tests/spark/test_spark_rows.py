@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from programs import run_program
 
 from kfuzz.corpora.manifest import schema
 from kfuzz.spark.rows import to_batch
@@ -90,8 +90,5 @@ def test_the_manifests_columns_are_supported_and_others_are_refused() -> None:
 def test_the_tasks_of_generation_and_verification_do_not_import_pandas(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
     for program, output in ((TASKS, ""), (CHECKS, "\n")):
-        done = subprocess.run(
-            [sys.executable, "-c", program, tmp_path / "out"], cwd=ROOT, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
+        done = run_program(sys.executable, "-c", program, tmp_path / "out", cwd=ROOT)
         assert done.stdout == output

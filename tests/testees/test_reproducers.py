@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import the_testee
+from programs import run_program
 
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.kafka import LATEST
@@ -61,6 +61,5 @@ def lines(name: str, kind: str, vector: str, folder: Path) -> list[str]:
         definition = catalogue(LATEST).find(one.options["message"])
         values |= {"kind": definition.kind, "key": str(definition.api_key), "version": str(one.options["version"])}
     command = reproducer.command(values)
-    done = subprocess.run(command, cwd=reproducer.folder, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    done = run_program(*command, cwd=reproducer.folder, timeout=60)
     return done.stdout.splitlines()

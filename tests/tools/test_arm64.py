@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import run_program
 
 from tools import arm64, baseline
 from tools.steps import StepFailed, call
@@ -165,8 +165,7 @@ def test_results_are_the_same_on_arm64() -> None:
         if shutil.which(name) is None:
             pytest.skip(f"{name} is missing; {remedy}")
     command = [sys.executable, "-m", "tools.arm64", "--sample", "20"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_program(*command, cwd=ROOT, timeout=3600)
     assert "there: aarch64; kernels: none" in done.stdout
     equal = [line.partition(":")[0] for line in done.stdout.splitlines() if ": equal (" in line]
     assert equal == ["checksums", "batches", "long batches", "messages"]

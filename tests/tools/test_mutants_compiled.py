@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import require_tool
+from programs import run_program
 
 from tools.mutants import agreeing, compiled
 from tools.mutants.agreeing import digests
@@ -82,13 +82,7 @@ def test_one_build_holds_all_changes_of_c_and_says_which_were_reached(tmp_path: 
 
     def results() -> tuple[list[int], list[int]]:
         program = "import ctypes, json; m = ctypes.CDLL('./m.so'); print(json.dumps([m.smaller(3), m.larger(4)]))"
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=tmp_path,
-            env={**os.environ, VARIABLE: str(page.path)},
-            check=True,
-            capture_output=True,
-        )
+        done = run_program(sys.executable, "-c", program, cwd=tmp_path, variables={VARIABLE: str(page.path)})
         return json.loads(done.stdout), page.reached()
 
     assert (results(), page.reached()) == (([0, 1], [1, 2]), [])

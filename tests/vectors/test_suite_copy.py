@@ -9,7 +9,7 @@ from pathlib import Path
 
 import mini_suite
 import pytest
-from cli_driver import outcome
+from cli_driver import kfuzz, outcome, refused
 
 from kfuzz.errors import UsageError
 from kfuzz.vectors import copying as copy_module
@@ -101,9 +101,8 @@ def test_bombs_are_written_when_asked_for_under_the_name_of_their_recipe(tmp_pat
 
 def test_a_folder_that_holds_anything_is_refused(own: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    code, out, err = outcome("vectors", "copy", tmp_path, "--vectors", own)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"kfuzz: {tmp_path} is not empty; name another folder, or use --overwrite")
+    said = refused("vectors", "copy", tmp_path, "--vectors", own)
+    assert said.startswith(f"kfuzz: {tmp_path} is not empty; name another folder, or use --overwrite")
     assert files(tmp_path) == {"mine.txt"}
 
 
@@ -228,16 +227,13 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(own: Path, t
 
 
 def test_a_suite_of_ones_own_is_copied_with_kfuzz_s_schema(own: Path, tmp_path: Path) -> None:
-    code, out, _ = outcome("vectors", "copy", tmp_path / "copy", "--vectors", own, "--json")
-    assert code == 0
-    report = json.loads(out)
+    report = json.loads(kfuzz("vectors", "copy", tmp_path / "copy", "--vectors", own, "--json", code=0).stdout)
     assert report["vectors"] == sum(report["verdicts"].values()) == len(load_suite(root=own))
     assert set(report["files"]) | {MANIFEST_FILE} == files(tmp_path / "copy")
     assert (tmp_path / "copy/schema.json").read_bytes() == (default_root() / "schema.json").read_bytes()
 
 
 def test_the_text_says_where_to_read_on_and_what_is_left_away(tmp_path: Path) -> None:
-    code, out, _ = outcome("vectors", "copy", tmp_path, "records/v2/bomb/*")
-    assert code == 0
+    out = kfuzz("vectors", "copy", tmp_path, "records/v2/bomb/*", code=0).stdout
     assert "README.md there says how to run them" in out
     assert "bombs, without their bytes" in out

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import struct
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from crc32c import crc32c
 from guarded import printed
 from made_segments import bad
+from programs import run_program
 from written_records import written_payload
 
 from kfuzz import records
@@ -77,13 +77,7 @@ def test_the_crc_of_two_parts_follows_from_the_crc_of_each(portable: bool) -> No
         assert [crc32c_joined(*one) for one in asked] == right
         return
     code = f"from kfuzz.wire.io.checksum import crc32c_joined; print([crc32c_joined(*one) for one in {asked}])"
-    answer = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "KFUZZ_PORTABLE": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    answer = run_program(sys.executable, "-c", code, variables={"KFUZZ_PORTABLE": "1"})
     assert answer.stdout.strip() == str(right)
 
 
@@ -221,9 +215,7 @@ print(json.dumps({
 
 def all_loops(**environment: str) -> dict[str, list[object]]:
     inherited = {name: value for name, value in os.environ.items() if name != "KFUZZ_PORTABLE"}
-    done = subprocess.run(
-        [sys.executable, "-c", ALL_LOOPS], env=inherited | environment, capture_output=True, check=True
-    )
+    done = run_program(sys.executable, "-c", ALL_LOOPS, env=inherited | environment)
     found: dict[str, list[object]] = json.loads(done.stdout)
     return found
 
