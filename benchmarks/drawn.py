@@ -45,15 +45,17 @@ def altering(garden: Garden, changes: dict[int, Change], page: compiled.Page) ->
     for number in changes:
         page.turn_on(number)
         answers = _answers(garden)
+        # A process that dies says nothing about the other questions.
+        altered = [name for name in TARGETS if (answers or _answers(garden, name)).get(name) != usual[name]]
         page.turn_on(0)
-        if altered := [name for name in TARGETS if answers.get(name) != usual[name]]:
+        if altered:
             yield number, TARGETS[altered[0]]
 
 
-def _answers(garden: Garden) -> dict[str, str]:
-    """The digests of the answers; empty if the copy does not end well."""
+def _answers(garden: Garden, *only: str) -> dict[str, str]:
+    """The digests of the answers to all questions or some; empty if the copy does not end well."""
     try:
-        done = garden.call("-m", "tools.mutants.agreeing", str(ANSWERS), timeout_s=120)
+        done = garden.call("-m", "tools.mutants.agreeing", str(ANSWERS), *only, timeout_s=120)
     except subprocess.SubprocessError:
         return {}
     answers: dict[str, str] = json.loads(done.stdout)

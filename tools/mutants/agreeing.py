@@ -1,7 +1,7 @@
 """Prints digests of everything that compiled code answers about inputs of the mutator.
 
-``python -m tools.mutants.agreeing COUNT`` runs in a copy in which one wrong change is on. If the digests are the same
-as without it, the change alters no answer about so many inputs.
+``python -m tools.mutants.agreeing COUNT [NAME…]`` runs in a copy in which one wrong change is on. If the digests are
+the same as without it, the change alters no answer about so many inputs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import cycle, islice
 from typing import Any, Final
@@ -28,6 +28,7 @@ from kfuzz.mutate.message import MessageMutator
 from kfuzz.records.read.reader import check_with
 
 SEED: Final = 11
+MESSAGES: Final = "messages"
 
 
 def _written(data: bytes) -> Any:
@@ -63,25 +64,31 @@ def _wholes() -> list[tuple[Definition, int, bytes]]:
     return [(one, version, codec.encode(one, version, filled(one, version, SEED))) for one, version in both]
 
 
-def digests(count: int) -> dict[str, str]:
-    """The digests over ``count`` inputs, of which a quarter are messages, by what was asked."""
-    made = {name: hashlib.blake2b(digest_size=16) for name in (*WORK, "messages")}
+def digests(count: int, only: Sequence[str] = ()) -> dict[str, str]:
+    """The digests over ``count`` inputs, of which a quarter are messages, by what was asked.
+
+    With ``only``, the others are not asked, and their digests say nothing.
+    """
+    made = {name: hashlib.blake2b(digest_size=16) for name in (*WORK, MESSAGES)}
     for data, (name, work) in zip(islice(Mutator(SEED), count - count // 4), cycle(WORK.items()), strict=False):
+        if only and name not in only:
+            continue
         try:
             answer = work(data)
         except (KfuzzError, ValueError, OverflowError) as error:
             answer = error
         made[name].update(data + repr(answer).encode())
-    for i, (one, version, whole) in enumerate(islice(cycle(_wholes()), count // 4)):
+    messages = count // 4 if not only or MESSAGES in only else 0
+    for i, (one, version, whole) in enumerate(islice(cycle(_wholes()), messages)):
         data = MessageMutator(schema(one, version)).mutate(whole, Dice(SEED, i), other=whole)
         reading = codec.read(one, version, data)
         try:
             again = codec.encode(one, version, reading.message or {})
         except KfuzzError as error:
             again = str(error).encode()
-        made["messages"].update(data + repr(reading).encode() + again)
+        made[MESSAGES].update(data + repr(reading).encode() + again)
     return {name: one.hexdigest() for name, one in made.items()}
 
 
 if __name__ == "__main__":
-    print(json.dumps(digests(int(sys.argv[1]))))
+    print(json.dumps(digests(int(sys.argv[1]), sys.argv[2:])))
