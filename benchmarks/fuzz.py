@@ -28,6 +28,8 @@ from kfuzz.cli.console import echo_json
 from kfuzz.display import progress
 
 WITHOUT: Final = ("nothing", "coverage", "structure", "truth")
+# The process dies before its first input: everybody would see it.
+DIED: Final = "ended without a result"
 # A campaign in the copy of kfuzz. It prints how many causes it has found.
 ONCE: Final = """
 import json, sys
@@ -82,6 +84,8 @@ def look(garden: Garden, bug: Planted, without: str, seed: int, seconds: int) ->
         try:
             done = garden.call("-c", ONCE, json.dumps([bug.target, truth, settings]))
         except subprocess.CalledProcessError as error:
+            if DIED in error.stderr:
+                return _children_cpu_s() - before
             raise click.ClickException(f"the campaign for {bug.name} failed:\n{error.stderr.strip()}") from None
         return _children_cpu_s() - before if json.loads(done.stdout) else None
 

@@ -217,7 +217,7 @@ CODES: dict[str, Code] = {
         "fatal", "SEG-OFFSET-1", "the last offset is {found}, too far from the segment's base offset {allowed}"
     ),
     "offset-not-increasing": Code(
-        "deviation", "SEG-OFFSET-2", "the last offset is {found}; the batch before has last offset {allowed}"
+        "deviation", "SEG-OFFSET-2", "offset {found} is in a batch that follows last offset {allowed}"
     ),
     "indexed-offset-not-increasing": Code(
         "fatal", "SEG-OFFSET-2", "offset {found} cannot be added to the index, which is already at {allowed}"

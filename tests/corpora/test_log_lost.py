@@ -123,6 +123,13 @@ def test_only_the_cleaner_leaves_holes(pieces: list[bytes], is_cleaned: bool) ->
     assert facts.is_cleaned is is_cleaned
 
 
+def test_a_batch_that_overlaps_the_one_before_is_found(tmp_path: Path) -> None:
+    path = written(tmp_path / "orders-0", A, (107).to_bytes(8, "big") + B[8:], C, D, base=BASE)
+    (whole, *_) = check_directory(path.parent, Counts(), role="log")
+    assert [(code.code, places) for code, places in whole.findings] == [("offset-not-increasing", 1)]
+    assert [str(one) for one in whole.lost] == ["offsets 105 to 109 are lost; go on at 110"]
+
+
 def test_offsets_are_unknown_without_the_name_of_a_segment() -> None:
     (lost,) = losses(Path("-"), bad(A) + B)
     assert (str(lost), lost.skip) == ("offsets up to 104 are lost; go on at 105", None)

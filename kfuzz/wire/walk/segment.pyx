@@ -130,6 +130,8 @@ cdef class SegmentRules(Policy):
             self.last_offset = b.last_offset
         elif b.last_offset <= self.last_offset:
             note(report, OFFSET_NOT_INCREASING, F_BASE_OFFSET, 0, -1, -1, b.last_offset, self.last_offset)
+        elif b.magic == LAST_MAGIC and b.base_offset <= self.last_offset:
+            note(report, OFFSET_NOT_INCREASING, F_BASE_OFFSET, 0, -1, -1, b.base_offset, self.last_offset)
         self.last_offset = b.last_offset
         if not self.is_within(b.last_offset):
             note(report, OFFSET_OUTSIDE_SEGMENT, F_LAST_OFFSET_DELTA, 0, -1, -1, b.last_offset, self.base_offset)
