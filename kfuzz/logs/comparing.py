@@ -159,6 +159,8 @@ class Side:
         If the batch after that one is above ``head``, the one between them has too low an offset.
         """
         assert self._segment is not None
+        if head.base_offset < 0:
+            return f"its offsets do not fit: {head.base_offset} is below 0"
         whole = memoryview(self._whole()[1])
         frame_places = (at for at, _, _ in frames(whole, self.begin + self.at + head.size))
         after = [int.from_bytes(whole[at : at + 8], "big", signed=True) for at in islice(frame_places, 2)]

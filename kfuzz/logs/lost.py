@@ -211,6 +211,9 @@ def with_losses(
             if at < stop <= to:
                 begin, at, earlier, before, last_base = at, stop, before, offset, base
 
+    if facts is not None:
+        # The first batch is not compared with the segment's name by anybody else.
+        facts.stops_at_each = True
     for entry in entries:
         if facts is not None and not is_misplaced:
             catch_up(facts, entry.at)
@@ -234,7 +237,8 @@ def with_losses(
             is_damaged, is_misplaced = is_damaged or is_refused, True
             is_cut = entry.kind == "tail" and not is_refused
         if facts is not None:
-            facts.stops_at_each = is_misplaced
+            # After a finding, the walk may begin again with lower offsets.
+            facts.stops_at_each = is_misplaced or bool(entry.findings)
         yield entry
     if facts is not None and not is_misplaced:
         catch_up(facts, INT64_MAX)

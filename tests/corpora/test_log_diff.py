@@ -206,13 +206,13 @@ def test_what_it_prints_and_its_exit_codes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("window_bytes", [100, 1 << 20])
 @pytest.mark.parametrize("cut", [4, 5, 8], ids=["first of a segment", "last of a segment", "inside"])
-@pytest.mark.parametrize("offset", [1 << 40, 17, 3])
+@pytest.mark.parametrize("offset", [1 << 40, 17, 3, 14 - (1 << 63)])
 def test_one_wrong_base_offset_is_one_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window_bytes: int, cut: int, offset: int
 ) -> None:
     monkeypatch.setattr(comparing, "WINDOW_BYTES", window_bytes)
     batches = [made_batch([record(10 + i)]) for i in range(10)]
-    moved = [*batches[:4], offset.to_bytes(8, "big") + batches[4][8:], *batches[5:]]
+    moved = [*batches[:4], offset.to_bytes(8, "big", signed=True) + batches[4][8:], *batches[5:]]
     a, b = (written(tmp_path / name, b"".join(made[:cut])) for name, made in (("a-0", batches), ("b-0", moved)))
     for folder, made in ((a, batches), (b, moved)):
         (folder / f"{10 + cut:020}.log").write_bytes(b"".join(made[cut:]))
@@ -221,7 +221,8 @@ def test_one_wrong_base_offset_is_one_difference(
     if offset == 3:
         assert (one.sides[1].ranges, one.sides[1].damage) == ([[3, 3, 1]], [])
     else:
-        reason = f"its offsets do not fit: {offset}, and the next batch begins at 15"
+        why = " is below 0" if offset < 0 else ", and the next batch begins at 15"
+        reason = f"its offsets do not fit: {offset}{why}"
         assert (one.sides[1].ranges, [bad["reason"] for bad in one.sides[1].damage]) == ([], [reason])
 
 

@@ -61,6 +61,7 @@ A, B, C, D, E = (batch(100 + 5 * i, 5) for i in range(5))
         ([A, b"\x55" * 90, B], (), ["no offset is lost; go on at 105"]),
         # A right CRC says nothing about the base offset: too high, too low, beside damage, and beyond the segment.
         ([A, bad(B, 6), C, D], (), ["offsets 105 to 109 are lost; go on at 110"]),
+        ([A, bad(B, 2), C, D], (), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, B, batch(3, 5), D], (), ["offsets 110 to 114 are lost; go on at 115"]),
         ([A, bad(B, 6), bad(C), D], (), ["offsets 105 to 114 are lost; go on at 115"]),
         ([A, bad(B, 6)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
@@ -88,14 +89,23 @@ def test_damage_costs_the_offsets_between_what_is_sound(
     assert [(one.skip or "").split(" --reset-offsets ")[1] for one in found] == [f"{one} --execute" for one in to]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(60))
 def test_a_walk_that_leaves_out_what_is_sound_finds_the_same_losses(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     pieces = []
     for i in range(40):
         one = batch(BASE + 5 * i, 5)
         if rng.random() < rng.choice((0.02, 0.3)):
-            kinds = bad(one), bad(one, 6), bad(one, 8, 0x7F), batch(3, 5), batch(BASE + 5 * i + 300, 5), b"\x55" * 90
+            kinds = (
+                bad(one),
+                bad(one, 6),
+                bad(one, 2),
+                bad(one, 0, 0x80),
+                bad(one, 8, 0x7F),
+                batch(3, 5),
+                batch(BASE + 5 * i + 300, 5),
+                b"\x55" * 90,
+            )
             one = rng.choice((*kinds, one + one, b""))
         pieces.append(one)
     pieces += rng.sample((batch(BASE + 350, 5), batch(BASE + 200, 5)[:-1]), rng.randrange(2))
