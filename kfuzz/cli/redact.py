@@ -62,8 +62,10 @@ def command(path: str, out: Path, as_frames: bool, keep_header_keys: bool, secre
     if out.exists() and not out.is_file() and not out.is_dir():
         raise UsageError(f"{out} is no regular file, and kfuzz reads the copy again; name another file with --out")
     if path != "-" and local_path(path).is_dir():
-        from kfuzz.relay.recording import Recording, redact_recording
+        from kfuzz.relay.recording import CONVERSATION, Recording, redact_recording
 
+        if not (local_path(path) / CONVERSATION).exists():
+            raise UsageError(f"{path} holds no recorded conversation; name a segment file instead of a folder")
         recorded = Recording(local_path(path))
         with whole_directory(require_empty(out)) as folder:
             redact_recording(recorded, folder, redactor)

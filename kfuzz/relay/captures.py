@@ -289,7 +289,8 @@ def _connections(name: str, data: Buffer, folder: Path) -> tuple[list[_Connectio
             raise
         # Any of many kinds, from dpkt and from zlib.
         except Exception as error:
-            return found, f"{name} ends in packet {packet}, or is damaged there; what follows is not read: {error}"
+            why = f": {error}" if str(error) else ""
+            return found, f"{name} ends in packet {packet}, or is damaged there; what follows is not read{why}"
         if tcp is None:
             continue
         sender, receiver = (ip.src, tcp.sport), (ip.dst, tcp.dport)
