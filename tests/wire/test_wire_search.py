@@ -9,8 +9,11 @@ import pytest
 from made_segments import bad
 
 from kfuzz import records
+from kfuzz.mutate.engine import seal
 from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.io.checksum import crc32, crc32_joined
+from kfuzz.wire.io.layout import MESSAGE_AT
+from kfuzz.wire.records.message_set import encode_message
 from kfuzz.wire.walk.search import Search, find_batch
 
 
@@ -106,3 +109,13 @@ def test_the_crc_32_of_two_parts_is_that_of_the_whole() -> None:
     ):
         whole = data[: first + second]
         assert crc32_joined(crc32(whole[:first]), crc32(whole[first:]), second) == crc32(whole)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_with_unused_bits_in_its_attributes_is_passed_over(magic: int) -> None:
+    message = encode_message(magic, 7, 0, 5 if magic else -1, b"k", b"v" * 40)
+    at = MESSAGE_AT[magic]["attributes"]
+    for bit in range(8):
+        # Bits 0 to 2 are the codec, bit 3 the type of the timestamp.
+        made = seal(message[:at] + bytes([message[at] | 1 << bit]) + message[at + 1 :], True, True)
+        assert Search(b"\x55" * 9 + made).find(0, 9 + len(made)) == (9 if bit < 4 else None)
