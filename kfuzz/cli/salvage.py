@@ -67,7 +67,7 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
             lost = sum(one.lost_bytes for one in done)
             kept = sum(one.kept_bytes for one in done)
             nothing = "; nothing was written" if dry_run else ""
-            gaps = sum(len(one.gaps) for one in done)
+            gaps = sum(not gap.is_empty for one in done for gap in one.gaps)
             gap = f" and {counted(gaps, 'stretch', 'stretches')} of offsets" if gaps else ""
             click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes{gap}{nothing}")
         if sentence := passed_over(place):

@@ -80,6 +80,14 @@ class LostOffsets:
             what = f"offset {self.last} is" if self.first == self.last else "no offset is"
         return f"{what} lost; go on at {self.next}"
 
+    def __contains__(self, offset: int) -> bool:
+        return (self.first or 0) <= offset and (self.last is None or offset <= self.last)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no offset is lost."""
+        return self.first is not None and self.last is not None and self.first > self.last
+
     @property
     def skip(self) -> str | None:
         """The command with which a consumer group passes over the damage; None if the partition is not known."""

@@ -30,7 +30,15 @@ from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.log_facts import LogFacts
 from kfuzz.logs.lost import NOT_INCREASING, OFFSET_CODES, OUTSIDE, Bounds, LostOffsets, is_torn_abort
 from kfuzz.logs.meaning import Aborted, Change, Marker, Original, by_producer, changes, lost_aborts, lost_commits
-from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, find_segments, has_cleaner_checkpoint, refuse
+from kfuzz.logs.segments import (
+    ABORTED_ENTRY,
+    Segment,
+    Starts,
+    find_segments,
+    has_cleaner_checkpoint,
+    partition_of,
+    refuse,
+)
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, checkpoint_text, encode, follow, opened_of, snapshot_name
 from kfuzz.logs.stored import (
     CLEAN_SHUTDOWN,
@@ -68,7 +76,8 @@ class Lost:
 @dataclass(slots=True)
 class _Kept:
     """A segment while it is copied to ``target``: the stretches of its bytes that are kept, and new bytes between them,
-    each with its place twice.
+    each with its place twice. ``left_out`` has the first and last offsets of sound batches that do not fit. ``limits``
+    are the lowest offset that the segment may have, and the one after the highest.
     """
 
     segment: Segment
@@ -76,7 +85,9 @@ class _Kept:
     made: Salvaged
     size: int
     stretches: list[tuple[int, int]]
+    limits: tuple[int, int]
     added: list[tuple[int, int, bytes]] = field(default_factory=list)
+    left_out: list[tuple[int, int]] = field(default_factory=list)
 
     def view(self) -> memoryview:
         """The bytes of the segment."""
@@ -169,6 +180,9 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
     original = Original.of(first)
     producers, before = dict(original.producers), sorted(opened_of(original.producers.values()).items())
     walks, aborted = _walks(parts, before)
+    left_out = sorted(one for part in parts for one in part.left_out)
+    for part in parts:
+        part.made.gaps = list(_gaps(part, left_out))
     _add_missing(parts, walks, original)
     gaps = [(number, gap) for number, part in enumerate(parts) for gap in part.made.gaps]
     marked: dict[int, list[int]] = defaultdict(list)
@@ -176,7 +190,7 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
         torn = [one for number, gap in gaps for one in _torn_aborts(parts[number], number, gap)]
         original.is_whole &= not torn
         aborts = [*lost_aborts(original, gaps), *torn]
-        _add(parts, aborts)
+        _add(parts, [one for one in aborts if one.offset in one.gap])
         walks, aborted = _walks(parts, before)
         opened = dict(walks[-1].open_transactions)
         _add(parts, lost_commits(original, gaps, aborted, opened, {one.offset for one in aborts}))
@@ -309,34 +323,64 @@ def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
     made = Salvaged(segment.path, copy)
     with segment.open() as file:
         size = os.fstat(file.fileno()).st_size
-        part = _Kept(segment, target, made, size, [])
+        part = _Kept(segment, target, made, size, [], _limits(segment))
         view = part.view()
         part.stretches += _sound(segment, file, view, made)
         # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
         # the batch at which a broker would stop, and those after it at which it would stop for the same reason.
         _write(part, view)
-        while refused := _refused(target, segment.next_offset):
+        while refused := _refused(target, *part.limits):
             _leave_out(part, view, *refused)
             _write(part, view)
-        made.gaps = list(_gaps(part, view))
     made.lost.sort(key=lambda one: one.at)
     made.kept_bytes = sum(end - start for start, end in part.stretches)
     return part
 
 
-def _gaps(part: _Kept, view: memoryview) -> Iterator[LostOffsets]:
-    """The offsets that are lost between the kept stretches of a segment."""
-    bounds = Bounds(part.segment.path)
+def _limits(segment: Segment) -> tuple[int, int]:
+    """The lowest offset that the segment may have, and the one after the highest, by its name and the next one's."""
+    low, following = segment.base_offset, segment.next_offset
+    if low is None:
+        return 0, INT64_MAX + 1
+    if following is None:
+        # It may have been named alone.
+        following = next((one for part in partition_of(segment) if (one := part.base_offset or 0) > low), INT64_MAX + 1)
+    return low, min(low + INT32_MAX + 1, following)
+
+
+def _gaps(part: _Kept, left_out: Sequence[tuple[int, int]]) -> Iterator[LostOffsets]:
+    """The offsets that are lost between the kept stretches of a segment.
+
+    ``left_out`` has the offsets of the batches that are left out in any segment of the partition, sorted. Where kept
+    batches do not have them, they are lost too, and the stretch is divided. At the end of a log, they are believed only
+    if they go on from there.
+    """
+    bounds, view = Bounds(part.segment.path), part.view()
+    bases = {base for base, _ in left_out}
+    highest = list(accumulate((last for _, last in left_out), max))
+    pieces = _batches(part, view) if left_out else part.stretches
+    part.stretches = []
     before: int | None = None
     at = 0
-    for i, (start, end) in enumerate([*part.stretches, (part.size, part.size)]):
-        if start > at:
-            if i:
-                last = deque(frames(view[part.stretches[i - 1][0] : at]), maxlen=1)[0][0]
-                before = last_offset(view[part.stretches[i - 1][0] + last :])
-            after = next(headers(view[start:end])).base_offset if start < end else None
-            yield bounds.lost(at, start, before, after)
-        at = end
+    for start, end in [*pieces, (part.size, part.size)]:
+        after = next(headers(view[start:end])).base_offset if start < end else None
+        gap = bounds.lost(at, start, before, after)
+        first = gap.first or 0
+        is_lost = first in bases
+        if gap.last is not None:
+            number = bisect_left(left_out, (gap.last + 1,))
+            is_lost = not gap.is_empty and number > 0 and highest[number - 1] >= first
+        if is_divided := start > at or is_lost:
+            yield gap
+        if start < end:
+            part.stretches.append((start if is_divided or not part.stretches else part.stretches.pop()[0], end))
+            [(place, _, _)] = deque(frames(view[:end], start), maxlen=1)
+            before, at = last_offset(view[place:]), end
+
+
+def _batches(part: _Kept, view: memoryview) -> list[tuple[int, int]]:
+    """Where each kept batch begins and ends."""
+    return [(at, at + size) for start, end in part.stretches for at, size, _ in frames(view[:end], start)]
 
 
 def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) -> list[tuple[int, int]]:
@@ -379,73 +423,93 @@ def _write(part: _Kept, view: memoryview) -> None:
         require_whole(view)
 
 
-def _refused(copy: Path, following: int | None) -> tuple[int, Finding] | None:
-    """Where in the copy a broker that loads it would stop, or offsets fall or lead beyond the segment that begins with
-    ``following``, and why; None if it is sound.
+def _refused(copy: Path, low: int, high: int) -> tuple[int, Finding] | None:
+    """Where in the copy a broker that loads it would stop, or offsets fall, are there twice or are not those from
+    ``low`` on and below ``high``, and why; None if it is sound.
     """
     data = map_regular(copy)
     verdict = records.check(data, role="log")
-    falls = next((one for one in verdict.findings if one.code == NOT_INCREASING), None)
-    if verdict.fatal is None and falls is not None:
-        return falls.at, falls
-    if verdict.fatal is None and verdict.consumed == len(data):
-        return _beyond(memoryview(data), following)
-    return verdict.consumed, verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
+    if verdict.fatal is not None:
+        return verdict.consumed, verdict.fatal
+    if verdict.consumed < len(data):
+        return verdict.consumed, Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
+    before, view = low - 1, memoryview(data)
+    for at, _, _ in frames(data):
+        base, last = _span(view[at:])
+        if base <= before or last >= high:
+            return at, Finding(NOT_INCREASING, "fatal", at, "", None, f"{base} to {last}")
+        before = last
+    return None
 
 
-def _beyond(data: memoryview, following: int | None) -> tuple[int, Finding] | None:
-    """As :func:`_refused`: the last batch, if its offset leaps into the segment that begins with ``following``."""
-    places = deque((at for at, _, _ in frames(data)), maxlen=2) if following is not None else ()
-    if not places:
-        return None
-    at, before = places[-1], -1 if len(places) == 1 else last_offset(data[places[0] :])
-    (base,) = OFFSET.unpack_from(data, at)
-    if following is None or not before < following <= base:
-        return None
-    reason = f"its first offset is {base}, and the next segment begins with {following}"
-    return at, Finding(OUTSIDE, "fatal", at, "", None, reason)
+def _span(batch: memoryview) -> tuple[int, int]:
+    """The first and the last offset of a batch, by its header."""
+    return OFFSET.unpack_from(batch)[0], last_offset(batch)
 
 
 def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None:
     """Leave out the batch at byte ``at`` of the copy. If its offset is the reason, leave out the fewest batches after
     which offsets rise.
     """
-    batches = [(place, place + size) for start, end in part.stretches for place, size, _ in frames(view[:end], start)]
+    batches = _batches(part, view)
     sums = list(accumulate(end - start for start, end in batches))
     number = bisect_left(sums, at + 1)
     kept = set(range(len(batches))) - {number}
-    if finding.code in OFFSET_CODES:
-        bounds = Bounds(part.segment.path)
-        low = bounds.base or 0
-        high = min(INT64_MAX if bounds.base is None else low + INT32_MAX + 1, bounds.next or INT64_MAX)
-        rising = _rising([last_offset(view[start:]) for start, _ in batches], low, high)
-        kept = rising if len(rising) < len(batches) else kept
-    reason = "its offsets do not fit" if finding.code in OFFSET_CODES else "a broker that loads it stops"
-    reason = f"{reason}: {finding.message} [{finding.code}]"
+    spans = [_span(view[start:]) for start, _ in batches]
+    low, high = part.limits
+    fitting = _fitting([*spans, (high, high)], low) if finding.code in OFFSET_CODES else ()
+    is_misfit = finding.code in OFFSET_CODES and len(fitting) < len(batches)
+    if is_misfit:
+        kept = set(fitting)
+        part.left_out += [span for i, span in enumerate(spans) if i not in kept]
     part.stretches.clear()
-    # Of places side by side, the end differs from the sum of sizes by the same number of bytes.
-    for (is_kept, _), group in groupby(range(len(batches)), lambda one: (one in kept, batches[one][1] - sums[one])):
+
+    def kind(i: int) -> tuple[bool, str, int]:
+        # Of places side by side, the end differs from the sum of sizes by the same number of bytes.
+        code = NOT_INCREASING if low <= spans[i][0] and spans[i][1] < high else OUTSIDE
+        return i in kept, code if is_misfit and i not in kept else "", batches[i][1] - sums[i]
+
+    for (is_kept, code, _), group in groupby(range(len(batches)), kind):
         places = list(group)
         start, end = batches[places[0]][0], batches[places[-1]][1]
         if is_kept:
             part.stretches.append((start, end))
+        elif code:
+            offsets = f"{spans[places[0]][0]} to {spans[places[-1]][1]}"
+            part.made.lost.append(Lost(start, end - start, f"its offsets do not fit: {offsets} [{code}]"))
         else:
+            reason = f"a broker that loads it stops: {finding.message} [{finding.code}]"
             part.made.lost.append(Lost(start, end - start, reason))
 
 
-def _rising(offsets: Sequence[int], low: int, high: int) -> set[int]:
-    """The places of the longest list of rising offsets from ``low`` on and below ``high``."""
-    # For each length, the lowest offset at which such a list ends, and its place.
-    ends: list[int] = []
-    places: list[int] = []
+def _fitting(spans: Sequence[tuple[int, int]], low: int) -> set[int]:
+    """The places of the most spans of offsets of which each begins after the end of the one before, from ``low`` on up
+    to the last span, which is no batch. Of such lists, it is one in which most spans are side by side.
+    """
+    # The best lists that end at an offset: how many spans they have, how many side by side, and the place of the last.
+    best: dict[int, tuple[int, int, int]] = {low - 1: (0, 0, -1)}
+    # The ends of lists that are better than all that end earlier.
+    ends = [low - 1]
     before: dict[int, int] = {}
-    for i, offset in enumerate(offsets):
-        if low <= offset < high:
-            length = bisect_left(ends, offset)
-            before[i] = places[length - 1] if length else -1
-            ends[length : length + 1], places[length : length + 1] = [offset], [i]
+    for i, (base, last) in enumerate(spans):
+        number = bisect_left(ends, base)
+        if not number or last < base:
+            continue
+        count, joined, before[i] = best[ends[number - 1]]
+        if base - 1 in best and best[base - 1][:2] >= (count, joined - 1):
+            count, joined, before[i] = best[base - 1]
+            joined += 1
+        made = count + 1, joined, i
+        if last in best and best[last][:2] >= made[:2]:
+            continue
+        best[last] = made
+        at = bisect_left(ends, last)
+        if at and best[ends[at - 1]][:2] >= made[:2]:
+            continue
+        stop = next((k for k in range(at, len(ends)) if best[ends[k]][:2] > made[:2]), len(ends))
+        ends[at:stop] = [last]
     found: set[int] = set()
-    i = places[-1] if places else -1
+    i = before.get(len(spans) - 1, -1)
     while i >= 0:
         found.add(i)
         i = before[i]

@@ -29,6 +29,13 @@ def test_losses_are_listed_and_the_exit_code_tells(path: Path, tmp_path: Path) -
     assert (one["lost_bytes"], one["first_offset"], one["last_offset"]) == (len(batch(1)), 0, 0)
 
 
+def test_a_batch_that_is_there_twice_costs_no_offset(path: Path, tmp_path: Path) -> None:
+    path.write_bytes(batch(0) + batch(0) + batch(1))
+    shown = kfuzz("salvage", path, "--out", tmp_path / "out", code=1).stdout
+    assert "no offset is lost" in shown
+    assert "of offsets" not in shown
+
+
 def test_a_copy_inside_the_log_is_refused(path: Path, tmp_path: Path) -> None:
     for log in (tmp_path, path.parent):
         shown = kfuzz("salvage", log, "--out", log / "rescued", code=2)

@@ -216,6 +216,12 @@ def test_a_lost_abort_is_known_by_its_bytes_where_the_index_is_missing(tmp_path:
     ]
 
 
+def test_an_abort_marker_that_is_there_twice_is_not_written_again(tmp_path: Path) -> None:
+    pieces = [*COMMITTED[:2], *COMMITTED[1:]]
+    made, _ = salvaged(tmp_path, pieces, set(), ".txnindex")
+    assert (made.markers, made.copy.read_bytes()) == ([], b"".join(COMMITTED))
+
+
 def test_only_an_abort_marker_that_cannot_be_read_misses_its_index(tmp_path: Path) -> None:
     # An ABORT without a transaction has no entry in the index.
     for number, (pieces, codes) in enumerate(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,9 @@ from kfuzz.corpora.workload import Workload
 from kfuzz.errors import UsageError
 from kfuzz.findings import Finding
 from kfuzz.logs import salvaging
+from kfuzz.logs.checking import Counts, check_directory
 from kfuzz.logs.salvaging import Salvaged, salvage
+from kfuzz.records.read.reader import headers
 from kfuzz.vectors import find_vector
 from kfuzz.wire.records.framing import frames
 
@@ -122,9 +126,9 @@ def test_many_batches_at_which_a_broker_stops_take_few_rounds(
     refused = salvaging._refused
     rounds: list[Path] = []
 
-    def counted(copy: Path, following: int | None) -> tuple[int, Finding] | None:
+    def counted(copy: Path, low: int, high: int) -> tuple[int, Finding] | None:
         rounds.append(copy)
-        return refused(copy, following)
+        return refused(copy, low, high)
 
     monkeypatch.setattr(salvaging, "_refused", counted)
     made = only(path.parent, tmp_path / "out")
@@ -197,4 +201,78 @@ def test_a_batch_whose_offset_leaps_into_the_next_segment_is_left_out(tmp_path: 
     written(tmp_path / "t-0", batch(0, 5), batch(90, 5), base=0)
     written(tmp_path / "t-0", batch(10, 5), base=10)
     first, _ = salvage(tmp_path / "t-0", tmp_path / "out")
+    assert only(first.path, tmp_path / "alone").gaps == first.gaps
     assert (first.batches, [str(one) for one in first.gaps]) == (1, ["offsets 5 to 9 are lost; go on at 10"])
+
+
+def at(offset: int) -> bytes:
+    return batch(offset, 5)
+
+
+# Ten offsets in each of three segments.
+WHOLE = {base: [at(base), at(base + 5)] for base in (0, 10, 20)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        # One bit in a base offset, at the end and at the beginning of a segment.
+        ({10: [at(10), bad(at(15), 7, 0x02)], 20: [at(20), at(25)]}, ["offsets 15 to 19 are lost; go on at 20"]),
+        ({10: [at(10), at(14)]}, ["offsets 15 to 19 are lost; go on at 20"]),
+        ({20: [bad(at(20), 7, 0x08), at(25)]}, ["offsets 20 to 24 are lost; go on at 25"]),
+        ({10: [at(2), at(15)]}, ["offsets 10 to 14 are lost; go on at 15"]),
+        # One bit in the middle: too high, too low.
+        ({20: [at(20), at(27), at(30), at(35)]}, ["offsets 25 to 29 are lost; go on at 30"]),
+        ({20: [at(20), at(25), at(29), at(35)]}, ["offsets 30 to 34 are lost; go on at 35"]),
+        # Two batches are swapped, one is there twice.
+        (
+            {20: [at(20), at(30), at(25), at(35)]},
+            ["offsets 25 to 29 are lost; go on at 30", "no offset is lost; go on at 35"],
+        ),
+        ({20: [at(20), at(25), at(25), at(30)]}, ["no offset is lost; go on at 30"]),
+        # A whole segment is there twice, two are swapped, one has a lower name.
+        ({20: WHOLE[10]}, ["the offsets from 20 on are lost; nothing follows them"]),
+        (
+            {10: WHOLE[0], 0: WHOLE[10]},
+            ["offsets 0 to 9 are lost; go on at 10", "offsets 10 to 19 are lost; go on at 20"],
+        ),
+        ({5: WHOLE[10], 10: None}, ["no offset is lost; go on at 5", "offsets 5 to 9 are lost; go on at 10"]),
+        ({15: [batch(15, 20)]}, ["no offset is lost; go on at 15", "offsets 15 to 19 are lost; go on at 20"]),
+    ],
+)  # fmt: skip
+def test_batches_that_do_not_fit_are_left_out_and_their_offsets_are_lost(
+    tmp_path: Path, changed: dict[int, list[bytes] | None], expected: list[str]
+) -> None:
+    for base, pieces in (WHOLE | changed).items():
+        if pieces is not None:
+            written(tmp_path / "t-0", *pieces, base=base)
+    done = salvage(tmp_path / "t-0", tmp_path / "out")
+    assert [str(gap) for one in done for gap in one.gaps] == expected
+    assert any(one.lost for one in done)
+    kept = [head for one in done for head in headers(one.copy.read_bytes()) if head.size]
+    assert all(one.last_offset < two.base_offset for one, two in pairwise(kept))
+    codes = {found.code for one in check_directory(tmp_path / "out", Counts(), role="log") for found, _ in one.findings}
+    assert codes <= {"segment-gap"}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_offset_of_batches_at_wrong_places_is_kept_once_or_named(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    pieces = [at(5 * i) for i in range(40)]
+    for _ in range(rng.randint(1, 4)):
+        i, j = rng.randrange(40), rng.randrange(40)
+        match rng.randrange(3):
+            case 0:
+                pieces[i], pieces[j] = pieces[j], pieces[i]
+            case 1:
+                pieces[i] += pieces[j]
+            case _:
+                pieces[i] = bad(pieces[i], 7, 1 << rng.randrange(8))
+    for base in range(0, 200, 50):
+        written(tmp_path / "t-0", *pieces[base // 5 : base // 5 + 10], base=base)
+    done = salvage(tmp_path / "t-0", tmp_path / "out")
+    found = [*(gap for one in done for gap in one.gaps)]
+    lost = [offset for gap in found for offset in range(gap.first or 0, (199 if gap.last is None else gap.last) + 1)]
+    kept = [head for one in done for head in headers(one.copy.read_bytes()) if head.size]
+    named = lost + [offset for head in kept for offset in range(head.base_offset, head.last_offset + 1)]
+    assert sorted(named) == list(range(200))
