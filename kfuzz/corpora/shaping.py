@@ -123,6 +123,7 @@ class Shaper(Builder):
         self._given, self._key_bytes_max, self._levels = given, key_bytes_max, levels
         self._used: dict[str, set[str]] = {}
         self._active: dict[Any, tuple[int, str]] = {}
+        self._unions: dict[tuple[str, ...], Weights] = {}
 
     def compile(self, side: Schemed) -> None:
         """Add the steps of the schema. ``Wrong`` if it cannot be generated."""
@@ -171,13 +172,20 @@ class Shaper(Builder):
         self, path: str, branches: Mapping[str, tuple[bytes, Body]], null: bytes | None = None, *, omits: bool = False
     ) -> None:
         """Add one of some branches: for each name, a text and the steps after it. ``null`` is the text without one."""
-        weights = dict(self.weights(path, list(branches))) if len(branches) > 1 else dict.fromkeys(branches, 1)
+        weights, given = dict.fromkeys(branches, 1), self._given.get(path)
+        if len(branches) > 1:
+            weights = dict(self._unions.setdefault((path, *branches), self.weights(path, list(branches))))
+            # The branches have the same path. They may contain this union again, but its weights are not theirs.
+            self._given |= {path: replace(given, values=())} if given else {}
         share = 0 if null is None else round(self.given(path, "null_share", NULL_SHARE) * 10**9)
         total = sum(weights.values())
         alternatives: list[tuple[int, bytes, Body | None]] = [
             ((10**9 - share) * weights.get(name, 0), text, body) for name, (text, body) in branches.items()
         ]
-        self.branch(alternatives if null is None else [(share * total, null, None), *alternatives], omits=omits)
+        try:
+            self.branch(alternatives if null is None else [(share * total, null, None), *alternatives], omits=omits)
+        finally:
+            self._given |= {path: given} if given else {}
 
     def unique(self) -> None:
         """Add the NAME_BYTES of a name in a map: a word, and the number of the round, which makes it another one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tomllib
 from collections import Counter
 from dataclasses import replace
@@ -207,6 +208,22 @@ def test_jsonschema_takes_the_values_of_small_schemas(schema: Any, tmp_path: Pat
     validator = jsonschema.validators.validator_for(schema, jsonschema.Draft7Validator)(schema)
     assert all(validator.is_valid(json.loads(data)) for data in found)
     assert len(set(found)) > 1
+
+
+@pytest.mark.parametrize("case", PARTS["weighed"])
+def test_weights_of_a_union_choose_its_branch_which_keeps_its_own_values(case: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / case["file"]).write_text(case["schema"])
+    text = f'[[topics]]\nname = "t"\n[topics.values]\nschema = "{case["file"]}"\nfields.a = {{ {case["field"]} }}'
+    made = parse(text, "w.toml", tmp_path)
+    decode = schemed.decoder_of(made.topics[0].values)
+    found = [json.loads(decode(data, 0))["a"] for data in written(made, 1000)]
+    texts = [one for one in found if isinstance(one, str)]
+    assert len(texts) == pytest.approx(750, rel=0.1)
+    assert all(re.fullmatch(case["texts"], one) for one in texts)
+    assert len(set(texts)) >= case["least"]
+    # Of a type that contains its union again, the weights are the same further in.
+    inner = [one["a"] for one in found if isinstance(one, dict)]
+    assert not inner or sum(isinstance(one, str) for one in inner) == pytest.approx(len(inner) * 3 / 4, rel=0.15)
 
 
 def test_a_json_schema_that_asks_for_more_than_kfuzz_knows_is_refused_with_a_value(tmp_path: Path) -> None:
