@@ -281,15 +281,22 @@ class Shaper(Builder):
             raise wrong(path, "type", f'is "{found.type}"', f"{others}remove it")
         return found.type or allowed[0]
 
-    def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
+    def ends(self, path: str, found: Drawn, low: float, high: float, span: float) -> tuple[float, float]:
+        """The least and the largest number of a field; by default near 0, and ``span`` apart."""
         for key, value in (("min", found.min), ("max", found.max)):
             if value is not None and not low <= value <= high:
                 raise wrong(path, key, f"is {value}", f"give {low} to {high}, which the schema allows")
-        # The default is as near to 0 as it can be, and has at most 2^32 numbers.
-        span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
+        # The default is as near to 0 as it can be.
         upper = high if found.max is None else found.max
         first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
         last = min(high, span if first < span else first + span) if found.max is None else found.max
+        if first > last:
+            raise wrong(path, "min", f"is {first}, above max ({last})", "swap them")
+        return first, last
+
+    def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
+        span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
+        first, last = self.ends(path, found, low, high, span)
         try:
             return programs.between(first, last, unit, found.skew or 1)
         except Wrong as error:

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,40 @@ def test_jsonschema_takes_the_values_of_small_schemas(schema: Any, tmp_path: Pat
     validator = jsonschema.validators.validator_for(schema, jsonschema.Draft7Validator)(schema)
     assert all(validator.is_valid(json.loads(data)) for data in found)
     assert len(set(found)) > 1
+
+
+@pytest.mark.parametrize("size", [0, 16])
+@pytest.mark.parametrize(
+    ("precision", "scale", "field", "low", "high"),
+    [
+        (38, 18, "", 0, 100),
+        (38, 10, "", 0, 100),
+        (18, 8, "", 0, 100),
+        (2, 2, "", 0, 1),
+        (4, 2, "max = -99", -100, -99),
+        (38, 18, "min = -5, max = 5", -5, 5),
+        (38, 18, "max = -10_000", -10_100, -10_000),
+        (38, 0, "min = -9_000_000_000_000_000_000, max = 9_000_000_000_000_000_000", -9e18, 9e18),
+        (38, 18, "min = 20, max = 20", 20, 20),
+    ],
+)
+def test_a_decimal_has_all_the_numbers_between_its_ends(
+    precision: int, scale: int, field: str, low: float, high: float, size: int, tmp_path: Path
+) -> None:
+    kind = {"type": "fixed", "name": "F", "size": size} if size else {"type": "bytes"}
+    kind |= {"logicalType": "decimal", "precision": precision, "scale": scale}
+    (tmp_path / "x.avsc").write_text(
+        json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]})
+    )
+    more = f"fields.a = {{ {field} }}"
+    made = parse(f'[[topics]]\nname = "t"\n[topics.values]\nschema = "x.avsc"\n{more}', "w.toml", tmp_path)
+    decode = schemed.decoder_of(made.topics[0].values)
+    found = [Decimal(json.loads(decode(data, 0))["a"]) for data in written(made, 1000)]
+    assert low <= min(found) <= low + (high - low) / 100
+    assert high - (high - low) / 100 <= max(found) <= high
+    assert len(set(found)) >= (high > low) * 90
+    # The last digits are random too.
+    assert len({one.as_tuple().digits[-1] for one in found}) == (10 if high > low else 1)
 
 
 @pytest.mark.parametrize("case", PARTS["weighed"])
