@@ -214,7 +214,15 @@ class Shaper(Builder):
         if found.reference:
             self.refer(self._target(path, found.reference, high, form.get("decimals", 0)), most, **form)
         elif kind == "counter":
-            mask = (1 << (int(min(high, INT64_MAX)) + 1).bit_length() - 1) - 1
+            mask = (1 << max(0, (int(min(high, INT64_MAX)) + 1).bit_length() - 1)) - 1
+            start, step = found.start or 0, 1 if found.step is None else found.step
+            if low > 0 or high < 0:
+                # 0 is not allowed, so it begins again at its start, after the last number that is.
+                if high < 0:
+                    raise wrong(path, "type", 'is "counter", but the schema allows no number from 0 on', "remove it")
+                if not low <= start <= high:
+                    raise wrong(path, "start", f"is {start}", f"give {low} to {high}, which the schema allows")
+                mask, form["modulo"] = INT64_MAX, (math.floor(high) - start) // max(1, step) + 1
             self.counter(found, most, mask=mask, **form)
         elif kind == "timestamp":
             self.add(programs.MOMENT, most, **form)
