@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastavro import parse_schema
 
 from kfuzz.corpora import programs
+from kfuzz.corpora.avro_rules import require_allowed
 from kfuzz.corpora.programs import CHOICES_MAX, INT64_MAX, INT64_MIN, varint
 from kfuzz.corpora.quantities import Range
 from kfuzz.corpora.shaping import DEFAULT, NAME_BYTES, Schemed, Shaper, member, place_of, wrong
@@ -40,7 +41,15 @@ class Compiler(Shaper):
         """Add the steps of the last of the schemas. ``Wrong`` if it cannot be generated."""
         self._known: dict[str, Any] = {}
         for name, text in side.texts:
-            schema = parse_schema(schema_of(text, name), named_schemas=self._known)
+            given = schema_of(text, name)
+            try:
+                if text.strip() == "null":
+                    raise Wrong("is null, and no schema", 'write "null" in quotes to name that type')
+                require_allowed(given)
+            except Wrong as error:
+                error.problem = error.problem if name == side.schema else f"refers to {name}, which {error.problem}"
+                raise
+            schema = parse_schema(given, named_schemas=self._known)
         self._any(schema, "")
 
     def _any(self, schema: Any, path: str) -> None:

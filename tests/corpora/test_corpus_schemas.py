@@ -355,6 +355,24 @@ def test_a_schema_that_cannot_be_generated_is_one_sentence(sentence: str, tmp_pa
     assert "\n" not in found
 
 
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ('"nix"', "schema: y.avsc names the type nix, which neither it nor a schema before it has; correct it"),
+        # Each of the two names the other.
+        ('"R"', "schema: y.avsc names the type R, which neither it nor a schema before it has; correct it"),
+        ('["int","int"]', 'schema refers to y.avsc, which has "int" twice in a union at a; remove one'),
+    ],
+)
+def test_a_fault_of_a_reference_names_its_file(kind: str, sentence: str, tmp_path: Path) -> None:
+    record = '{"type":"record","name":"%s","fields":[{"name":"a","type":%s}]}'
+    (tmp_path / "x.avsc").write_text(record % ("R", '"S"'))
+    (tmp_path / "y.avsc").write_text(record % ("S", kind))
+    text = '[[topics]]\nname = "t"\n[topics.values]\nschema = "x.avsc"\nreferences = ["y.avsc"]'
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        parse(text, "w.toml", tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["uniform", "zipf", "sequential"])
 def test_a_key_with_a_schema_follows_from_its_number(kind: str, tmp_path: Path) -> None:
     more = "[topics.headers]\nshare = 0.5\n[topics.legacy]\n"
