@@ -8,9 +8,10 @@ from typing import Any, Final
 from fastavro import parse_schema
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.programs import INT64_MAX, INT64_MIN, varint
+from kfuzz.corpora.avro_rules import require_allowed
+from kfuzz.corpora.programs import CHOICES_MAX, INT64_MAX, INT64_MIN, varint
 from kfuzz.corpora.quantities import Range
-from kfuzz.corpora.shaping import NAME_BYTES, Schemed, Shaper, member, place_of
+from kfuzz.corpora.shaping import DEFAULT, NAME_BYTES, Schemed, Shaper, member, place_of, wrong
 from kfuzz.forms import Wrong
 from kfuzz.kafka import INT32_MAX
 from kfuzz.schemas.avro import schema_of
@@ -28,8 +29,7 @@ MOMENTS: Final[dict[str, dict[str, Any]]] = {
         for unit, times in (("millis", 1), ("micros", 1000), ("nanos", 1_000_000))
     },
 }
-# Bytes of a fixed that a decimal of 64 bits fills; the sign fills the others.
-DIGITS_MAX: Final = 18
+DIGITS_MAX: Final = 1000
 
 
 class Compiler(Shaper):
@@ -41,7 +41,15 @@ class Compiler(Shaper):
         """Add the steps of the last of the schemas. ``Wrong`` if it cannot be generated."""
         self._known: dict[str, Any] = {}
         for name, text in side.texts:
-            schema = parse_schema(schema_of(text, name), named_schemas=self._known)
+            given = schema_of(text, name)
+            try:
+                if text.strip() == "null":
+                    raise Wrong("is null, and no schema", 'write "null" in quotes to name that type')
+                require_allowed(given)
+            except Wrong as error:
+                error.problem = error.problem if name == side.schema else f"refers to {name}, which {error.problem}"
+                raise
+            schema = parse_schema(given, named_schemas=self._known)
         self._any(schema, "")
 
     def _any(self, schema: Any, path: str) -> None:
@@ -117,13 +125,38 @@ class Compiler(Shaper):
 
     def _decimal(self, schema: dict[str, Any], path: str, size: int) -> None:
         scale, digits = int(schema.get("scale", 0)), int(schema["precision"])
-        # A fixed may be too short for its precision.
-        digits = min(digits, DIGITS_MAX, int((8 * size - 1) * 0.30103) if size else DIGITS_MAX)
-        if scale > digits:
-            raise Wrong(f"has a decimal without digits before the point {place_of(path)}", "lower its scale")
-        most = 10 ** (digits - scale) - 1
-        form: dict[str, Any] = {"form": programs.BIG_SIZED, "size": size} if size else {"form": programs.BIG}
-        self.number(path, -most, most, max(9, size), unit=10**scale, **form)
+        if digits > DIGITS_MAX:
+            raise Wrong(f"has a decimal of more than {DIGITS_MAX} digits {place_of(path)}", "lower its precision")
+        unit, unscaled = 10**scale, 10**digits - 1
+        most, form = unscaled // unit, programs.BIG_SIZED if size else programs.BIG
+        found = self.at(path, "min", "max", "skew")
+        if self.at(path, "type").type or self.at(path, "reference").reference:
+            self.number(path, -most, most, max(9, size), unit=unit, form=form, size=size)
+            return
+        first, last = (int(one) * unit for one in self.ends(path, found, -most, most, DEFAULT.max))
+        # The digits after the point go on where the schema ends.
+        first = -unscaled if found.max is not None and found.min is None and first == -most * unit else first
+        last = unscaled if found.max is None and last == most * unit else last
+        # Random numbers have 32 bits. In larger ones, the bytes that follow those are random.
+        free = next(
+            at
+            for at in range(DIGITS_MAX)
+            if last - first >> 8 * at < CHOICES_MAX and max(-first, last) >> 8 * at <= INT64_MAX
+        )
+        low, high = -(-first >> 8 * free), (last + 1 >> 8 * free) - 1
+        length = size or (max(-first, last).bit_length() + 8) // 8
+        if not free:
+            self.add(programs.NUMBER, max(9, size), numbers=Range(low, high, found.skew or 1), form=form, size=size)
+            return
+        self.ahead += b"" if size else varint(length)
+        if first == last:
+            self.ahead += first.to_bytes(length, "big", signed=True)
+        elif low > high:
+            raise wrong(path, "max", f"is {last // unit}, too near to min for so many digits", "raise it")
+        else:
+            head = {"form": programs.BIG_SIZED, "size": length - free}
+            self.add(programs.NUMBER, length - free, numbers=Range(low, high, found.skew or 1), **head)
+            self.add(programs.RAW, free, numbers=Range(free, free), form=programs.NO_LENGTH)
 
 
 def _name(schema: Any) -> str:

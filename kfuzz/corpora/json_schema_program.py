@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +22,21 @@ from kfuzz.schemas.checked import registry_of
 
 # Parts of 2026-01-31T08:00:00.000Z: where each begins, and its size.
 DATES: Final = {"date-time": (0, DATE_BYTES), "date": (0, 10), "time": (11, 13)}
+# Formats whose texts have letters between these texts, and those that have numbers from 0 on after these texts.
+URI: Final = (b"https://example.com/", b"")
+HOST: Final = (b"", b".example.com")
+LETTERED: Final = {
+    **dict.fromkeys(("uri", "url", "iri", "uri-reference", "iri-reference", "uri-template"), URI),
+    **dict.fromkeys(("hostname", "idn-hostname"), HOST),
+    "json-pointer": (b"/", b""), "relative-json-pointer": (b"0/", b""),
+}  # fmt: skip
+NUMBERED: Final = {
+    "ipv4": ((b"", 223), *((b".", 255),) * 3),
+    # Decimal digits are hexadecimal too.
+    "ipv6": ((b"2001:db8:", 9999), *((b":", 9999),) * 5),
+    "duration": ((b"P", 30), (b"DT", 23), (b"H", 59), (b"M", 59)),
+}
+PLACES_MAX: Final = 16
 # A schema without a type has the type of the first of these that it has.
 TYPES: Final = {
     "properties": "object", "additionalProperties": "object", "required": "object", "items": "array",
@@ -78,12 +94,16 @@ class Compiler(Shaper):
         elif "const" in schema:
             self.ahead += quoted(schema["const"])
         elif "enum" in schema:
-            self.enum(path, {one if isinstance(one, str) else json.dumps(one): quoted(one) for one in schema["enum"]})
+            # A text that is written as another value keeps its quotes in its name.
+            others = {json.dumps(one) for one in schema["enum"] if not isinstance(one, str)}
+            names = [one if isinstance(one, str) and one not in others else json.dumps(one) for one in schema["enum"]]
+            self.enum(path, dict(zip(names, map(quoted, schema["enum"]), strict=True)))
         elif key := next((key for key in ("oneOf", "anyOf") if key in schema), None):
             rest = {name: one for name, one in schema.items() if name != key}
+            titles = [one.get("title") if isinstance(one, dict) else None for one in schema[key]]
             named = {
-                str(one.get("title", at) if isinstance(one, dict) else at): _merged(rest, one)
-                for at, one in enumerate(schema[key])
+                str(at if title is None or titles.count(title) > 1 else title): _merged(rest, one)
+                for at, (title, one) in enumerate(zip(titles, schema[key], strict=True))
             }
             self._union(named, path, resolver)
         elif isinstance(schema.get("type"), list):
@@ -159,26 +179,70 @@ class Compiler(Shaper):
             self.add(programs.DATE, size + 2, cut_at=at, size=size)
         elif kind == "uuid":
             self.add(programs.UUID, 38)
-        elif kind == "email":
+        elif kind in ("email", "idn-email"):
             names = [name.lower().replace(" ", ".") for name in NAMES if name.isascii()]
             self.choose([(quoted(f"{name}@example.com"), 1) for name in names])
-        elif kind in ("uri", "url"):
-            self.ahead += b'"https://example.com/'
+        elif kind in LETTERED:
+            before, after = LETTERED[kind]
+            self.ahead += b'"' + before
             self.add(programs.LETTERS, 16, numbers=Range(4, 16), form=programs.NO_LENGTH)
-            self.ahead += b'"'
+            self.ahead += after + b'"'
+        elif kind in NUMBERED:
+            for at, (before, most) in enumerate(NUMBERED[kind]):
+                self.ahead += b'"' * (at == 0) + before
+                self.add(programs.NUMBER, len(str(most)), numbers=Range(0, most))
+            self.ahead += b'S"' if kind == "duration" else b'"'
         else:
             self.text(path, schema.get("minLength", 0), schema.get("maxLength", INT32_MAX))
 
     def _number(self, schema: dict[str, Any], path: str, *, whole: bool) -> None:
-        step = schema.get("multipleOf", 1 if whole else 0)
-        places = 0 if whole or step == 1 else self.given(path, "decimals", 2)
+        schema = _with_numbers(schema)
+        step = _exact(schema.get("multipleOf", 1 if whole else 0))
+        # A whole number that is a multiple of 3/2 is one of 3.
+        step = Fraction(step.numerator) if whole else step
+        places = next((at for at in range(PLACES_MAX) if 10**at % step.denominator == 0), PLACES_MAX)
+        if places == PLACES_MAX:
+            raise Wrong(f"has a multipleOf of {PLACES_MAX} digits or more {place_of(path)}", "shorten it")
+        places = places if step else self.given(path, "decimals", 2)
         least = 10**-places
         low = max(schema.get("minimum", -NUMBER_MAX), schema.get("exclusiveMinimum", -NUMBER_MAX - 1) + least)
         high = min(schema.get("maximum", NUMBER_MAX), schema.get("exclusiveMaximum", NUMBER_MAX + 1) - least)
-        if whole and step != 1:
-            first = -(-low // step) if "minimum" in schema or "exclusiveMinimum" in schema else min(0, high // step)
-            last = min(high // step, first + LABELS_MAX - 1)
-            require_some(first <= last, path, f"multiple of {step}", low, high)
-            self.choose([(quoted(int(number * step)), 1) for number in range(int(first), int(last) + 1)])
+        if step * 10**places > 1:
+            self._multiples(schema, path, step, places, low, high)
         else:
             self.number(path, low, high, 24, unit=10**places, decimals=places)
+
+    def _multiples(
+        self, schema: dict[str, Any], path: str, step: Fraction, places: int, low: float, high: float
+    ) -> None:
+        """Add one of at most LABELS_MAX multiples of ``step``."""
+        found = self.at(path, "min", "max")
+        self.ends(path, found, low, high, NUMBER_MAX)
+        is_bounded = found.min is not None or "minimum" in schema or "exclusiveMinimum" in schema
+        low, high = low if found.min is None else found.min, high if found.max is None else found.max
+        last = _exact(high) // step
+        first = -(-_exact(low) // step) if is_bounded else min(0, last)
+        last = last if found.max is not None else min(last, first + LABELS_MAX - 1)
+        require_some(first <= last, path, f"multiple of {schema['multipleOf']}", low, high)
+        count = min(last - first + 1, LABELS_MAX)
+        chosen = [first + (last - first) * at // max(1, count - 1) for at in range(count)]
+        self.choose([(_written(int(one * step * 10**places), places), 1) for one in chosen])
+
+
+def _exact(number: float) -> Fraction:
+    """The number as it is written."""
+    return Fraction(repr(number))
+
+
+def _written(unscaled: int, places: int) -> bytes:
+    whole, rest = divmod(abs(unscaled), 10**places)
+    return (f"{'-' * (unscaled < 0)}{whole}" + f".{rest:0{places}}" * (places > 0)).encode()
+
+
+def _with_numbers(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same without the booleans that draft 4 has: they say that minimum or maximum is not allowed itself."""
+    made = dict(schema)
+    for key, end in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(made.get(key), bool) and made.pop(key) and end in made:
+            made[key] = made.pop(end)
+    return made

@@ -52,6 +52,10 @@ def loaded(side: S, folder: Path | None, place: str) -> S:
             framed not in ("apicurio", "apicurio-header") and number > INT32_MAX,
             f"schema_id is {given}, above {INT32_MAX}, the largest with this framing; give a smaller one",
         ),
+        (
+            len({*side.references, side.schema}) <= len(side.references),
+            "references has a file twice, or the schema's own; name each other file once",
+        ),
         (named and side.message and side.schema_kind != "PROTOBUF", "message is for Protobuf only; remove it"),
     ):
         if wrong:

@@ -123,6 +123,7 @@ class Shaper(Builder):
         self._given, self._key_bytes_max, self._levels = given, key_bytes_max, levels
         self._used: dict[str, set[str]] = {}
         self._active: dict[Any, tuple[int, str]] = {}
+        self._unions: dict[tuple[str, ...], Weights] = {}
 
     def compile(self, side: Schemed) -> None:
         """Add the steps of the schema. ``Wrong`` if it cannot be generated."""
@@ -171,13 +172,20 @@ class Shaper(Builder):
         self, path: str, branches: Mapping[str, tuple[bytes, Body]], null: bytes | None = None, *, omits: bool = False
     ) -> None:
         """Add one of some branches: for each name, a text and the steps after it. ``null`` is the text without one."""
-        weights = dict(self.weights(path, list(branches))) if len(branches) > 1 else dict.fromkeys(branches, 1)
+        weights, given = dict.fromkeys(branches, 1), self._given.get(path)
+        if len(branches) > 1:
+            weights = dict(self._unions.setdefault((path, *branches), self.weights(path, list(branches))))
+            # The branches have the same path. They may contain this union again, but its weights are not theirs.
+            self._given |= {path: replace(given, values=())} if given else {}
         share = 0 if null is None else round(self.given(path, "null_share", NULL_SHARE) * 10**9)
         total = sum(weights.values())
         alternatives: list[tuple[int, bytes, Body | None]] = [
             ((10**9 - share) * weights.get(name, 0), text, body) for name, (text, body) in branches.items()
         ]
-        self.branch(alternatives if null is None else [(share * total, null, None), *alternatives], omits=omits)
+        try:
+            self.branch(alternatives if null is None else [(share * total, null, None), *alternatives], omits=omits)
+        finally:
+            self._given |= {path: given} if given else {}
 
     def unique(self) -> None:
         """Add the NAME_BYTES of a name in a map: a word, and the number of the round, which makes it another one."""
@@ -206,7 +214,15 @@ class Shaper(Builder):
         if found.reference:
             self.refer(self._target(path, found.reference, high, form.get("decimals", 0)), most, **form)
         elif kind == "counter":
-            mask = (1 << (int(min(high, INT64_MAX)) + 1).bit_length() - 1) - 1
+            mask = (1 << max(0, (int(min(high, INT64_MAX)) + 1).bit_length() - 1)) - 1
+            start, step = found.start or 0, 1 if found.step is None else found.step
+            if low > 0 or high < 0:
+                # 0 is not allowed, so it begins again at its start, after the last number that is.
+                if high < 0:
+                    raise wrong(path, "type", 'is "counter", but the schema allows no number from 0 on', "remove it")
+                if not low <= start <= high:
+                    raise wrong(path, "start", f"is {start}", f"give {low} to {high}, which the schema allows")
+                mask, form["modulo"] = INT64_MAX, (math.floor(high) - start) // max(1, step) + 1
             self.counter(found, most, mask=mask, **form)
         elif kind == "timestamp":
             self.add(programs.MOMENT, most, **form)
@@ -273,15 +289,22 @@ class Shaper(Builder):
             raise wrong(path, "type", f'is "{found.type}"', f"{others}remove it")
         return found.type or allowed[0]
 
-    def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
+    def ends(self, path: str, found: Drawn, low: float, high: float, span: float) -> tuple[float, float]:
+        """The least and the largest number of a field; by default near 0, and ``span`` apart."""
         for key, value in (("min", found.min), ("max", found.max)):
             if value is not None and not low <= value <= high:
                 raise wrong(path, key, f"is {value}", f"give {low} to {high}, which the schema allows")
-        # The default is as near to 0 as it can be, and has at most 2^32 numbers.
-        span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
+        # The default is as near to 0 as it can be.
         upper = high if found.max is None else found.max
         first = max(low, DEFAULT.min if upper > DEFAULT.min else upper - span) if found.min is None else found.min
         last = min(high, span if first < span else first + span) if found.max is None else found.max
+        if first > last:
+            raise wrong(path, "min", f"is {first}, above max ({last})", "swap them")
+        return first, last
+
+    def _range(self, path: str, found: Drawn, low: float, high: float, unit: int) -> Range:
+        span = min(DEFAULT.max, (programs.CHOICES_MAX - 1) / unit)
+        first, last = self.ends(path, found, low, high, span)
         try:
             return programs.between(first, last, unit, found.skew or 1)
         except Wrong as error:

@@ -15,11 +15,13 @@ from uuid import UUID
 
 from fastavro import parse_schema, schemaless_reader
 from fastavro.read import LOGICAL_READERS
+from fastavro.schema import UnknownType
 
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.records.contents import bytes_form
 from kfuzz.schemas.plain import encode, number_form, single_form
+from kfuzz.text import foreign_text
 
 PREFIX: Final = "kfuzz-"
 # A field that is added to records which may be recursive.
@@ -32,24 +34,28 @@ PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes
 KINDS: Final = (*PRIMITIVES, "record", "error", "enum", "array", "map", "fixed")
 
 
-def decoder(text: str, references: Iterable[str], name: str) -> Callable[..., bytes]:
+def decoder(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[..., bytes]:
     """A function that gives the JSON of the value that begins at a byte of some bytes, and fills the rest of them.
 
-    ``references`` are the schemas that this one needs, in the order of their use. ``UsageError`` for a schema that is
-    wrong. The function raises any exception for a value that does not fit.
+    ``references`` are the names and texts of the schemas that this one needs, in the order of their use.
+    ``UsageError`` for a schema that is wrong. The function raises any exception for a value that does not fit.
     """
     known: dict[str, Any] = {}
     given: Any = None
+    now = name
     try:
-        for one in (*references, text):
-            given = schema_of(one, name)
+        for now, one in (*references, (name, text)):
+            given = schema_of(one, now)
             parsed = parse_schema(_rewritten(given), named_schemas=known)
         _require_bounded(parsed, known)
     except UsageError:
         raise
     # fastavro raises errors of many classes.
     except Exception as error:
-        raise UsageError(f"{name} is not an Avro schema: {str(error) or 'it is empty'}") from None
+        if isinstance(error, UnknownType) and isinstance(error.name, str) and error.name:
+            kind = foreign_text(error.name, bytes_max=100)
+            raise UsageError(f"{now} names the type {kind}, which neither it nor a schema before it has") from None
+        raise UsageError(f"{now} is not an Avro schema: {str(error) or 'it is empty'}") from None
 
     def decode(data: bytes, at: int, indexes: bytes = b"") -> bytes:
         _depth.now = 0

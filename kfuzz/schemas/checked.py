@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 from typing import Any
 
 from jsonschema import Draft7Validator
-from jsonschema.exceptions import SchemaError, best_match
-from jsonschema.validators import validator_for
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.validators import extend, validator_for
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT7
 
 from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
+from kfuzz.forms import shown
 from kfuzz.schemas.plain import json_form
 from kfuzz.text import foreign_text
 
 
 def registry_of(references: Iterable[tuple[str, str]]) -> Any:
     """The registry of schemas, given by names and texts."""
-    known = [(path, Resource.from_contents(load_json(one, path), DRAFT7)) for path, one in references]
+    known = [(path, Resource.from_contents(_loaded(one, path), DRAFT7)) for path, one in references]
     return Registry().with_resources(known)
+
+
+def _loaded(text: str, name: str) -> Any:
+    schema = load_json(text, name)
+    if not isinstance(schema, dict | bool):
+        raise UsageError(f"{name} is not a JSON Schema: it is {shown(schema)}, and no object")
+    return schema
+
+
+def _multiple(_: Any, step: float, value: Any, schema: Any) -> Iterator[ValidationError]:
+    """Compare numbers as they are written: the double nearest to 33.08 is no multiple of the one nearest to 0.01."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        exact = [Fraction(one) if isinstance(one, int) else Fraction(repr(one)) for one in (value, step)]
+        if exact[0] % exact[1]:
+            yield ValidationError(f"{value!r} is not a multiple of {step!r}")
 
 
 def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[[bytes], bytes]:
@@ -28,13 +45,13 @@ def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
 
     ``references`` are the schemas that it refers to, by name; nothing is fetched.
     """
-    schema, known = load_json(text, name), registry_of(references)
+    schema, known = _loaded(text, name), registry_of(references)
     kind = validator_for(schema, Draft7Validator)
     try:
         kind.check_schema(schema)
     except SchemaError as error:
         raise UsageError(f"{name} is not a JSON Schema: {error.json_path}: {foreign_text(error.message)}") from None
-    made = kind(schema, registry=known)
+    made = extend(kind, {"multipleOf": _multiple})(schema, registry=known)
 
     def check(data: bytes) -> bytes:
         form = json_form(data)

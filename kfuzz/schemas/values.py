@@ -182,7 +182,7 @@ def decoder(kind: str, text: str, needed: Mapping[str, str], name: str, *, check
         if kind == "AVRO":
             from kfuzz.schemas import avro
 
-            return avro.decoder(text, needed.values(), name)
+            return avro.decoder(text, needed.items(), name)
         if kind == "PROTOBUF":
             from kfuzz.schemas import proto
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tomllib
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +32,14 @@ from kfuzz.corpora.value_writer import ValueWriter
 from kfuzz.corpora.verification import Corpus, verify
 from kfuzz.corpora.workload import Workload, load, parse, render
 from kfuzz.errors import UsageError
-from kfuzz.schemas import proto
+from kfuzz.schemas import checked, proto
 from spark_jobs import register_schemas
 
 SCHEMAS = Path(__file__).with_name("schemas")
 COUNTS = [1000, pytest.param(10_000, marks=pytest.mark.full)]
 PARTS = tomllib.loads(Path(__file__).with_name("schemas.toml").read_text())
 AVRO, PROTO, JSON, KEYS = (str(PARTS[name]) for name in ("avro", "proto", "json", "keys"))
+DRAFT4 = "http://json-schema.org/draft-04/schema#"
 NOW_MS = 1_700_000_000_123
 
 
@@ -198,6 +202,11 @@ def test_jsonschema_takes_every_record_of_a_hard_schema(count: int) -> None:
         {"type": "string", "minLength": 100, "maxLength": 100},
         {"type": "array", "uniqueItems": True, "items": {"type": "boolean"}},
         {"type": "integer", "maximum": -1000},
+        {"type": "number", "multipleOf": 5},
+        {"type": "number", "multipleOf": 0.25, "exclusiveMinimum": -1, "maximum": 0},
+        {"type": "integer", "multipleOf": 1.5},
+        {"$schema": DRAFT4, "minimum": 0, "maximum": 0.05, "exclusiveMinimum": True, "exclusiveMaximum": True},
+        {"$schema": DRAFT4, "type": "integer", "maximum": -7, "exclusiveMaximum": True},
     ],
 )  # fmt: skip
 def test_jsonschema_takes_the_values_of_small_schemas(schema: Any, tmp_path: Path) -> None:
@@ -207,6 +216,118 @@ def test_jsonschema_takes_the_values_of_small_schemas(schema: Any, tmp_path: Pat
     validator = jsonschema.validators.validator_for(schema, jsonschema.Draft7Validator)(schema)
     assert all(validator.is_valid(json.loads(data)) for data in found)
     assert len(set(found)) > 1
+
+
+@pytest.mark.parametrize("size", [0, 16])
+@pytest.mark.parametrize(
+    ("precision", "scale", "field", "low", "high"),
+    [
+        (38, 18, "", 0, 100),
+        (38, 10, "", 0, 100),
+        (18, 8, "", 0, 100),
+        (2, 2, "", 0, 1),
+        (4, 2, "max = -99", -100, -99),
+        (38, 18, "min = -5, max = 5", -5, 5),
+        (38, 18, "max = -10_000", -10_100, -10_000),
+        (38, 0, "min = -9_000_000_000_000_000_000, max = 9_000_000_000_000_000_000", -9e18, 9e18),
+        (38, 18, "min = 20, max = 20", 20, 20),
+    ],
+)
+def test_a_decimal_has_all_the_numbers_between_its_ends(
+    precision: int, scale: int, field: str, low: float, high: float, size: int, tmp_path: Path
+) -> None:
+    kind = {"type": "fixed", "name": "F", "size": size} if size else {"type": "bytes"}
+    kind |= {"logicalType": "decimal", "precision": precision, "scale": scale}
+    (tmp_path / "x.avsc").write_text(
+        json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]})
+    )
+    more = f"fields.a = {{ {field} }}"
+    made = parse(f'[[topics]]\nname = "t"\n[topics.values]\nschema = "x.avsc"\n{more}', "w.toml", tmp_path)
+    decode = schemed.decoder_of(made.topics[0].values)
+    found = [Decimal(json.loads(decode(data, 0))["a"]) for data in written(made, 1000)]
+    assert low <= min(found) <= low + (high - low) / 100
+    assert high - (high - low) / 100 <= max(found) <= high
+    assert len(set(found)) >= (high > low) * 90
+    # The last digits are random too.
+    assert len({one.as_tuple().digits[-1] for one in found}) == (10 if high > low else 1)
+
+
+@pytest.mark.parametrize("case", PARTS["weighed"])
+def test_weights_of_a_union_choose_its_branch_which_keeps_its_own_values(case: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / case["file"]).write_text(case["schema"])
+    text = f'[[topics]]\nname = "t"\n[topics.values]\nschema = "{case["file"]}"\nfields.a = {{ {case["field"]} }}'
+    made = parse(text, "w.toml", tmp_path)
+    decode = schemed.decoder_of(made.topics[0].values)
+    found = [json.loads(decode(data, 0))["a"] for data in written(made, 1000)]
+    texts = [one for one in found if isinstance(one, str)]
+    assert len(texts) == pytest.approx(750, rel=0.1)
+    assert all(re.fullmatch(case["texts"], one) for one in texts)
+    assert len(set(texts)) >= case["least"]
+    # Of a type that contains its union again, the weights are the same further in.
+    inner = [one["a"] for one in found if isinstance(one, dict)]
+    assert not inner or sum(isinstance(one, str) for one in inner) == pytest.approx(len(inner) * 3 / 4, rel=0.15)
+
+
+def values_of(schema: Any, folder: Path, field: str = "") -> list[Any]:
+    """Values of a JSON Schema, which kfuzz's own check takes."""
+    (folder / "x.schema.json").write_text(json.dumps({"required": ["a"], "properties": {"a": schema}}))
+    text = f'[[topics]]\nname = "t"\n[topics.values]\nschema = "x.schema.json"\n{field}'
+    made = parse(text, "w.toml", folder)
+    decode = schemed.decoder_of(made.topics[0].values)
+    return [json.loads(decode(data, 0))["a"] for data in written(made, 1000)]
+
+
+@pytest.mark.parametrize("step", ["0.01", "0.05", "0.1", "0.25", "0.5", "0.001", "2.5", "1"])
+def test_numbers_are_multiples_as_they_are_written(step: str, tmp_path: Path) -> None:
+    found = values_of({"type": "number", "multipleOf": float(step), "minimum": 1}, tmp_path)
+    assert {Decimal(repr(one)) % Decimal(step) for one in found} == {0}
+    assert len(set(found)) > 90
+    check = checked.checker(json.dumps({"multipleOf": float(step)}), [], "x")
+    with pytest.raises(ValueError, match="is not a multiple of"):
+        check(str(Decimal("33.08") + Decimal(step) / 2).encode())
+
+
+def test_min_and_max_choose_among_multiples(tmp_path: Path) -> None:
+    schema = {"type": "integer", "multipleOf": 5}
+    assert set(values_of(schema, tmp_path, "fields.a = { min = -8, max = 8 }")) == {-5, 0, 5}
+    found = values_of(schema, tmp_path, "fields.a = { min = 7, max = 1_000_000 }")
+    assert (min(found) < 5000, max(found) > 995_000, {one % 5 for one in found}) == (True, True, {0})
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [
+        ("hostname", r"[a-p]{4,16}\.example\.com"),
+        ("duration", r"P\d+DT\d+H\d+M\d+S"),
+        ("json-pointer", "/[a-p]{4,16}"),
+        ("ipv4", ""),
+        ("ipv6", ""),
+    ],
+)
+def test_texts_have_their_format(kind: str, pattern: str, tmp_path: Path) -> None:
+    found = values_of({"type": "string", "format": kind}, tmp_path)
+    assert len(set(found)) > 900
+    for one in found:
+        if pattern:
+            assert re.fullmatch(pattern, one)
+        else:
+            assert f"ipv{ip_address(one).version}" == kind
+
+
+def test_values_of_an_enum_and_branches_that_look_alike_are_all_chosen(tmp_path: Path) -> None:
+    schema: Any = {"enum": [1, "1", True, "true"]}
+    assert {json.dumps(one) for one in values_of(schema, tmp_path)} == {"1", '"1"', "true", '"true"'}
+    assert set(values_of(schema, tmp_path, "fields.a = { values = ['\"1\"'] }")) == {"1"}
+    schema = {"oneOf": [{"title": "x", "const": 1}, {"title": "x", "const": 2}, {"title": "y", "const": 3}]}
+    assert set(values_of(schema, tmp_path)) == {1, 2, 3}
+    assert set(values_of(schema, tmp_path, "fields.a = { values = ['0', 'y'] }")) == {1, 3}
+
+
+def test_a_counter_that_must_not_be_0_begins_again_at_its_start(tmp_path: Path) -> None:
+    schema = {"type": "integer", "minimum": 1, "maximum": 100}
+    found = values_of(schema, tmp_path, "fields.a = { type = 'counter', start = 3, step = 7 }")
+    assert found[:15] == [*range(3, 101, 7), 3]
+    assert values_of({"type": "integer", "maximum": 9}, tmp_path, "fields.a.type = 'counter'")[:9] == [*range(8), 0]
 
 
 def test_a_json_schema_that_asks_for_more_than_kfuzz_knows_is_refused_with_a_value(tmp_path: Path) -> None:
@@ -232,6 +353,24 @@ def test_a_schema_that_cannot_be_generated_is_one_sentence(sentence: str, tmp_pa
     assert found.startswith(f"{tmp_path}/w.toml: topics[0].values")
     assert sentence in found
     assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ('"nix"', "schema: y.avsc names the type nix, which neither it nor a schema before it has; correct it"),
+        # Each of the two names the other.
+        ('"R"', "schema: y.avsc names the type R, which neither it nor a schema before it has; correct it"),
+        ('["int","int"]', 'schema refers to y.avsc, which has "int" twice in a union at a; remove one'),
+    ],
+)
+def test_a_fault_of_a_reference_names_its_file(kind: str, sentence: str, tmp_path: Path) -> None:
+    record = '{"type":"record","name":"%s","fields":[{"name":"a","type":%s}]}'
+    (tmp_path / "x.avsc").write_text(record % ("R", '"S"'))
+    (tmp_path / "y.avsc").write_text(record % ("S", kind))
+    text = '[[topics]]\nname = "t"\n[topics.values]\nschema = "x.avsc"\nreferences = ["y.avsc"]'
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        parse(text, "w.toml", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["uniform", "zipf", "sequential"])
