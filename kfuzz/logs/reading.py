@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz.annotate.listing import Listing, next_place
+from kfuzz.annotate.listing import Listing
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
 from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, select_rows
@@ -32,7 +32,6 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.text import foreign_text, really
 from kfuzz.wire.io.layout import TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
-from kfuzz.wire.walk.search import Search
 
 if TYPE_CHECKING:
     from kfuzz.schemas.values import Schemas
@@ -228,8 +227,6 @@ class _Reader:
     limits: Limits
     file: BinaryIO
     starts: Starts | None = None
-    search: Search | None = None
-    whole: Mapped | None = None
     losses: Iterator[LostOffsets] | None = None
     lost: LostOffsets | None = None
 
@@ -279,21 +276,13 @@ class _Reader:
     def _passed(self, view: memoryview, made: Part, at: int, end: int) -> tuple[Finding, int, int]:
         """The finding in the bytes after ``made``, where they begin, and where reading continues.
 
-        The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
-        length is wrong too. If the index knows none, right CRCs show where the next one is. ``at`` is where ``view``
-        begins in the segment.
+        ``at`` is where ``view`` begins in the segment.
         """
         bad = at + made.consumed
         size, _, _ = next_frame(view, made.consumed)
         if self.starts is None:
             self.starts = Starts(self.part.segment, self.file)
-        known = self.starts.next(bad)
-        after = min(end, bad + size if size > 0 else end, end if known is None else known)
-        if known is None and end == self.part.segment.size:
-            if self.search is None:
-                self.whole = Mapped(self.file, 0, end)
-                self.search = Search(self.whole)
-            after = next_place(self.search, self.whole, bad, size, end)
+        after = self.starts.resume(bad, size, end)
         place, costs = really(str(self.part.segment.path)), self._costs(bad)
         if made.finding is None:
             message = f"the last {end - bad} bytes are not a whole batch"
