@@ -337,7 +337,8 @@ def test_a_partial_batch_at_the_end_is_reported(partition: Path) -> None:
     found = rows(logs.read(partition, mode="tolerant"))
     assert len(found) == 401
     assert found[-1]["finding"] == str(caught.value)
-    assert len(rows(logs.read(partition, mode="tolerant", first_offset=395))) == 5
+    assert len(rows(logs.read(partition, mode="tolerant", first_offset=395))) == 6
+    assert len(rows(logs.read(partition, mode="tolerant", first_offset=395, last_offset=399))) == 5
 
 
 # ------------------------------------------------------------------------------------------- what is there
