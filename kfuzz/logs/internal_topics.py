@@ -61,7 +61,7 @@ def rows(segments: Sequence[Segment], notes: Notes, selection: Selection = EVERY
     """
     first, last = selection.first_offset or 0, INT64_MAX if selection.last_offset is None else selection.last_offset
     for part in slices(segments, selection):
-        # With a selection, the reader would not report damage.
+        # With a selection, the reader would report only the damage that may be within it.
         for batch in read_slice(part, ROWS):
             if batch.column(FINDING).null_count:
                 found = zip(*(batch.column(name).to_pylist() for name in NAMES), strict=True)

@@ -18,7 +18,7 @@ from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries, log_end
 from kfuzz.logs.snapshot import Producer, follow
-from kfuzz.logs.transactions import last_stable_offset, snapshot_of
+from kfuzz.logs.transactions import snapshot_of
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.units import counted
 from kfuzz.wire.io.layout import CONTROL
@@ -110,8 +110,6 @@ def open_transactions(partition: Sequence[Segment], notes: Notes) -> list[dict[s
 
     ``records`` counts those of the transaction, ``since`` is the time of the first one (ms); None if it is not there.
     """
-    if last_stable_offset(partition[0]) is None:
-        return []
     found = [one for one in partition_state(partition, notes).to_json(partition[0]) if one[FIRST] >= 0]
     found = [{"first_offset": one.pop(FIRST), "records": 0, "since": None} | one for one in found]
     found.sort(key=lambda one: one["first_offset"])

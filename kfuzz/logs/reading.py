@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz.annotate.listing import Listing, next_place
+from kfuzz.annotate.listing import Listing
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
 from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, select_rows
 from kfuzz.logs.choosing import EVERY, HEADER, JSON, Choice, header_column, json_column
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.lost import LostOffsets, with_losses
-from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice, Starts, batch_bytes, find_segments
+from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice, Starts, batch_bytes, find_segments, log_end
 from kfuzz.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.logs.transactions import Ahead, FileAhead, aborted_batches
 from kfuzz.mapped import Mapped, became_shorter, mapped, require_whole
@@ -32,7 +32,6 @@ from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.text import foreign_text, really
 from kfuzz.wire.io.layout import TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
-from kfuzz.wire.walk.search import Search
 
 if TYPE_CHECKING:
     from kfuzz.schemas.values import Schemas
@@ -129,7 +128,7 @@ def read(
 
     In mode ``strict``, bad bytes raise ``RecordsError`` with file, byte and reason. In mode ``tolerant`` the batches
     have a column ``finding``, which is null for a record. For each stretch of bad bytes there is a row with the reason
-    in ``finding``, and reading continues after them.
+    in ``finding``, and reading continues after them. With bounds, there is none if all its offsets are outside.
 
     ``isolation`` selects records as a consumer does. ``log`` gives everything. ``read_uncommitted`` leaves out control
     records. ``read_committed`` also leaves out the records of aborted transactions, and stops at the last stable
@@ -228,8 +227,6 @@ class _Reader:
     limits: Limits
     file: BinaryIO
     starts: Starts | None = None
-    search: Search | None = None
-    whole: Mapped | None = None
     losses: Iterator[LostOffsets] | None = None
     lost: LostOffsets | None = None
 
@@ -272,29 +269,22 @@ class _Reader:
             # Otherwise, damage becomes a row.
             if FINDING not in self.rows.wanted.names:
                 raise RecordsError(told)
-            # Bad bytes have no offset and no timestamp, so they are not within bounds.
-            if self.rows.selection == EVERYTHING:
+            if self._concerns(bad, at):
                 yield self.rows.of_damage(told, bad)
 
     def _passed(self, view: memoryview, made: Part, at: int, end: int) -> tuple[Finding, int, int]:
         """The finding in the bytes after ``made``, where they begin, and where reading continues.
 
-        The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
-        length is wrong too. If the index knows none, right CRCs show where the next one is. ``at`` is where ``view``
-        begins in the segment.
+        ``at`` is where ``view`` begins in the segment.
         """
         bad = at + made.consumed
         size, _, _ = next_frame(view, made.consumed)
         if self.starts is None:
             self.starts = Starts(self.part.segment, self.file)
-        known = self.starts.next(bad)
-        after = min(end, bad + size if size > 0 else end, end if known is None else known)
-        if known is None and end == self.part.segment.size:
-            if self.search is None:
-                self.whole = Mapped(self.file, 0, end)
-                self.search = Search(self.whole)
-            after = next_place(self.search, self.whole, bad, size, end)
-        place, costs = really(str(self.part.segment.path)), self._costs(bad)
+        after = self.starts.resume(bad, size, end)
+        place, costs = really(str(self.part.segment.path)), ""
+        if lost := self._lost_at(bad):
+            costs = f"; {lost}"
         if made.finding is None:
             message = f"the last {end - bad} bytes are not a whole batch"
             if after < end or end < self.part.segment.size:
@@ -306,8 +296,18 @@ class _Reader:
             return replace(told, path=place), bad, after
         return replace(told, path=place, at=at + made.finding.at), bad, after
 
-    def _costs(self, bad: int) -> str:
-        """The offsets that the damage at byte ``bad`` costs, to follow the reason; empty if only a tail is cut off."""
+    def _concerns(self, bad: int, after: int) -> bool:
+        """Whether the damage from byte ``bad`` up to ``after`` may have had selected records, by their offsets."""
+        low, high = self.rows.selection.first_offset, self.rows.selection.last_offset
+        first = last = None
+        if lost := self._lost_at(bad):
+            first, last = lost.first, lost.last
+        elif after == self.part.segment.size:
+            first, _ = log_end(self.part.segment)
+        return (low is None or last is None or low <= last) and (high is None or first is None or first <= high)
+
+    def _lost_at(self, bad: int) -> LostOffsets | None:
+        """The offsets that the damage at byte ``bad`` costs; None if only a tail is cut off."""
         if self.losses is None:
             listing = Listing(Mapped(self.file, 0, self.part.segment.size), limits=self.limits)
             both = with_losses(self.part.segment.path, listing)
@@ -315,8 +315,8 @@ class _Reader:
         while self.lost is None or self.lost.end <= bad:
             self.lost = next(self.losses, None)
             if self.lost is None:
-                return ""
-        return f"; {self.lost}" if self.lost.at <= bad else ""
+                return None
+        return self.lost if self.lost.at <= bad else None
 
 
 # --------------------------------------------------------------------------------------------------- rows

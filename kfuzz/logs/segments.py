@@ -20,14 +20,16 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
+from kfuzz.annotate.listing import next_place
 from kfuzz.errors import NotRegular, UsageError
 from kfuzz.files import file_kind, local_path, map_bytes, open_regular, read_most
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.contents import require_batches
 from kfuzz.logs.lost import Bounds, LostOffsets, kept_offsets
 from kfuzz.logs.stored import CLEANER, DELTA, FOLDER, INDEXES, LEAVING, NAMES_MOST, last_batch, last_offset, left_out
-from kfuzz.mapped import mapped, require_whole
+from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
+from kfuzz.wire.walk.search import Search
 
 NAME: Final = re.compile(r"(\d{20})\.log")
 # Kafka's own topics, such as __consumer_offsets, begin with this.
@@ -247,6 +249,8 @@ class Starts:
 
     def __init__(self, segment: Segment, file: BinaryIO) -> None:
         self.file = file
+        self._size = segment.size
+        self._searched: tuple[Search, Mapped] | None = None
         self.offsets: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self.positions: npt.NDArray[np.int64] = np.empty(0, np.int64)
         if segment.base_offset is not None:
@@ -272,6 +276,18 @@ class Starts:
         """The first place after ``position`` and at least ``distance`` from it; None if there is none."""
         at = self._nearest(int(np.searchsorted(self.positions, position + max(distance, 1), side="left")), 1)
         return None if at is None else int(self.positions[at])
+
+    def resume(self, bad: int, size: int, end: int) -> int:
+        """Where reading continues after the bad batch at ``bad``, at most at ``end``: see :meth:`Search.after`.
+
+        The search ends at the next batch that the index knows. A ``size`` that leads beyond it is wrong.
+        """
+        known = self.next(bad)
+        end = end if known is None else min(known, end)
+        if self._searched is None:
+            whole = Mapped(self.file, 0, self._size)
+            self._searched = Search(whole), whole
+        return next_place(*self._searched, bad, size if bad + size <= end else 0, end)
 
     def _nearest(self, at: int, step: int) -> int | None:
         """The first entry from ``at`` on that holds."""

@@ -9,7 +9,7 @@ from typing import Any
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.internal_topics import partitions_of
 from kfuzz.logs.producers import Notes, end_offset
-from kfuzz.logs.segments import Segment
+from kfuzz.logs.segments import Segment, Starts
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.records.framing import frames, next_frame
 
@@ -57,7 +57,8 @@ def _newest_ms(segment: Segment, notes: Notes) -> int | None:
         heads = BatchHeads(view, [at for at, _ in places], 0)
         if (end := places[-1][1] if places else 0) < segment.size:
             sentence = f"{segment.path} is damaged or cut at byte {end}; the batches from there on are not counted"
-            notes.damage(sentence, is_tail=next_frame(view, end)[0] == 0)
+            after = Starts(segment, file).resume(end, 0, segment.size)
+            notes.damage(sentence, is_tail=next_frame(view, end)[0] == 0 and after == segment.size)
         newest = max(heads.values("max_timestamp", int), default=-1)
         require_whole(view)
     return int(newest) if newest >= 0 else None

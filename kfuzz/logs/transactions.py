@@ -98,6 +98,7 @@ class FileAhead(Ahead):
         self.first = self.segment = segment
         self.later: deque[Segment] | None = None
         self.index = aborted_entries(segment)
+        self.starts: Starts | None = None
 
     def step(self) -> bool:
         if self.at >= self.segment.size:
@@ -114,9 +115,9 @@ class FileAhead(Ahead):
                     moved = self.took(view)
             require_whole(view)
             if moved == 0:
-                # Bad bytes: continue where the offset index knows a batch.
-                known = Starts(self.segment, file).next(self.at)
-                moved = (self.segment.size if known is None else known) - self.at
+                self.starts = self.starts or Starts(self.segment, file)
+                self.starts.file = file
+                moved = self.starts.resume(self.at, size, self.segment.size) - self.at
             self.at += moved
         return True
 
@@ -129,7 +130,7 @@ class FileAhead(Ahead):
         if not self.later:
             return False
         self.segment = self.later.popleft()
-        self.at, self.has_left = 0, True
+        self.at, self.has_left, self.starts = 0, True, None
         self.index = aborted_entries(self.segment)
         return True
 

@@ -235,7 +235,8 @@ class _Reader:
             if not notes and len(view) < (needed := batch_bytes(view)) <= end - at:
                 window = needed
                 continue
-            after = self._after(at, end)
+            self.starts = self.starts or Starts(self.segment, self.file)
+            after = self.starts.resume(at, 0, end)
             yield Left(notes[0][0] if notes else "file-truncated", 1, 0, after - at)
             at = after
 
@@ -256,13 +257,6 @@ class _Reader:
                 yield [one]
         if run:
             yield run
-
-    def _after(self, bad: int, end: int) -> int:
-        """Where the first batch after bad bytes begins, as the offset index says."""
-        if self.starts is None:
-            self.starts = Starts(self.segment, self.file)
-        known = self.starts.next(bad)
-        return end if known is None else min(known, end)
 
     def _new(self, batch: memoryview) -> Step:
         """A batch of magic 2."""

@@ -155,7 +155,7 @@ class KafkaLogReader(ArrowReader):
 
     def rows_of(self, part: tuple[logs.Slice, logs.Selection]) -> Iterator[pa.RecordBatch]:
         settings, (found, selection) = self.settings, part
-        return logs.read_slice(
+        rows = logs.read_slice(
             replace(found, segment=replace(found.segment, path=self.place / found.segment.path)),
             self.wanted,
             selection,
@@ -163,6 +163,10 @@ class KafkaLogReader(ArrowReader):
             limits=settings.limits,
             schemas=_schemas(settings.schema, settings.registry),
         )
+        if selection == logs.EVERYTHING or "finding" not in self.wanted.names:
+            return rows
+        # No filter on a null offset or timestamp is true.
+        return (one for one in rows if one.column("finding").null_count)
 
 
 class KafkaLogStream(DataSourceStreamReader):

@@ -80,6 +80,28 @@ def test_damage_exits_with_1_and_names_the_remedy(log: Path) -> None:
     assert (code, out.count("\n"), "crc-mismatch" in said) == (1, 5, True)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "is_said"),
+    [
+        (("--from", "5"), True),
+        (("--from", "9", "--to", "9"), True),
+        (("--to", "5"), True),
+        (("--from", "2023-11-14"), True),
+        (("--from", "10"), False),
+        (("--to", "4"), False),
+    ],
+)
+def test_damage_is_said_if_its_offsets_may_be_within_the_bounds(
+    log: Path, bounds: tuple[str, ...], is_said: bool
+) -> None:
+    good = [
+        records.encode([RecordBatch(i, i + 4, [Record(i + j, 1, b"k", b"v") for j in range(5)])]) for i in (0, 5, 10)
+    ]
+    log.write_bytes(good[0] + good[1][:-1] + b"\1" + good[2])
+    code, _, said = outcome("cat", log, "--keep-going", *bounds)
+    assert (code, "offsets 5 to 9 are lost; go on at 10" in said) == (int(is_said), is_said)
+
+
 def test_a_reader_that_leaves_ends_it_before_the_damage_at_the_end(log: Path) -> None:
     good = records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v" * 1000)])])
     log.write_bytes(good * 10_000 + good[:-1] + b"\1")

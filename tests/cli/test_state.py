@@ -12,9 +12,11 @@ import pytest
 from cli_driver import kfuzz, outcome
 from made_state import FIRST_MS, MARKERS, make_logs
 
+from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.kafka import LATEST
 from kfuzz.logs import internal_topics
+from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE
 from kfuzz.wire.records.framing import frames
 
@@ -95,6 +97,16 @@ def test_a_marker_with_a_wrong_crc_ends_nothing(data: Path) -> None:
     # No other transaction is open.
     path.write_bytes(logged[begins:after])
     assert f"{data}: 1 partition, 1 open transaction, " in outcome("state", "transactions", data)[1]
+
+
+def test_a_wrong_length_before_sound_batches_is_damage_without_an_open_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "orders-0" / f"{0:020d}.log"
+    path.parent.mkdir()
+    one = records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v")])])
+    path.write_bytes(one + one[:8] + b"\x7f" + one[9:] + one)
+    for verb in ("transactions", "producers", "partitions"):
+        code, _, said = outcome("state", verb, tmp_path)
+        assert (code, f"is damaged or cut at byte {len(one)}" in said) == (1, True)
 
 
 def test_producers_have_their_last_batches(data: Path) -> None:

@@ -369,6 +369,19 @@ def test_damage_on_the_way_to_a_marker_is_passed_over(tmp_path: Path) -> None:
     assert marked == expected & {row["offset"] for row in before}
 
 
+def test_a_marker_right_after_damage_ends_its_transaction(tmp_path: Path) -> None:
+    dice = Random(1)
+    transactional: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    batches = [data_batch(0, 6, dice, **transactional), data_batch(6, 2, dice), marker(8, 1, 0, commit=False)]
+    parts = [bytearray(records.encode_batch(one)) for one in batches]
+    parts[1][16] = 9
+    path = tmp_path / "orders-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(parts))
+    found = rows(logs.read(tmp_path, mode="tolerant"))
+    assert [row["offset"] for row in found if row["aborted"]] == [*range(6)]
+
+
 def test_an_unknown_isolation_is_answered_in_one_sentence(tmp_path: Path) -> None:
     told = "isolation 'serial' does not exist; take one of log, read_uncommitted, read_committed"
     with pytest.raises(UsageError, match=told):

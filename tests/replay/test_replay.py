@@ -175,16 +175,17 @@ def test_bad_bytes_are_counted_and_what_follows_is_sent(tmp_path: Path) -> None:
     good = [records.encode([one]) for one in plain(6)]
     flipped = bytearray(good[1])
     flipped[-1] ^= 4
-    write_log(tmp_path, "t-0", [good[0], bytes(flipped), good[2], good[3][:-9]])
-    write_log(tmp_path, "t-0", [good[4]], base_offset=40)
+    unknown = good[3][:16] + b"\x09" + good[3][17:]
+    write_log(tmp_path, "t-0", [good[0], bytes(flipped), good[2], unknown, good[4], good[3][:-9]])
+    write_log(tmp_path, "t-0", [good[5]], base_offset=50)
     with FakeBroker({"t": 1}) as broker:
         for convert in (False, True):
             broker.batches.clear()
             report = play(tmp_path, broker, convert=convert)
             refused = {reason: count.batches for reason, count in report.topics["t"].refused.items()}
-            assert refused == {"crc-mismatch": 1, "file-truncated": 1}
+            assert refused == {"crc-mismatch": 1, "magic-unknown": 1, "file-truncated": 1}
             assert not report.is_clean
-            assert values(broker.batches["t", 0]) == values([plain()[i] for i in (0, 2, 4)])
+            assert values(broker.batches["t", 0]) == values([plain()[i] for i in (0, 2, 4, 5)])
 
 
 def test_conversion_joins_old_messages_and_keeps_their_order(tmp_path: Path) -> None:
