@@ -6,28 +6,32 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from kfuzz.corpora.changes import AFTER
 from kfuzz.corpora.clock import clock_of, first_units
-from kfuzz.corpora.partitioners import changed_rows
+from kfuzz.corpora.partitioners import changed_rows, key_bytes
 from kfuzz.corpora.plan import Plan, TopicPlan
 from kfuzz.corpora.programs import BRANCH, CHOICES_MAX, LOOP, REFERENCE, ROW, SCOPE, SINCE, TEXT, Step, To
 from kfuzz.corpora.relations import DELETE, key_seed_of, numbered, references_of, referred, rows_of, schedule_seed
-from kfuzz.corpora.workload import HASHING, Topic, program_of
+from kfuzz.corpora.workload import HASHING, Keys, Topic, program_of
 from kfuzz.errors import needs
 
 # So many changes of a round that is not complete are looked at.
 LOOKED_AT: Final = 1_000_000
+# So many dangling keys are compared with all keys.
+COMPARED: Final = 10_000
 # Keys of letters may be alike. Below this number of pairs on average, none are.
 ALIKE: Final = 1e-3
 
 
 def predicted(plan: Plan, planned: TopicPlan) -> dict[str, Any]:
-    """The predictions for one topic, as JSON; empty if it has neither references nor changes of rows."""
+    """The predictions for one topic, as JSON; empty if it has neither references, changes of rows nor equal keys."""
     found: dict[str, Any] = {}
     topic, key_seed = planned.topic, key_seed_of(planned.topic, plan.workload.seed)
+    if (different := len(_known(topic.keys, key_seed))) and different < topic.keys.cardinality:
+        found["different_keys"] = different
     if topic.values.is_changes:
         found["changes"] = _rows(planned, key_seed)
     if references := references_of(topic.values):
@@ -40,6 +44,14 @@ def predicted(plan: Plan, planned: TopicPlan) -> dict[str, Any]:
             for (path, to), share in zip(references, shares, strict=True)
         ]
     return found
+
+
+@lru_cache(maxsize=2)
+def _known(keys: Keys, key_seed: int) -> frozenset[bytes]:
+    """The different keys of a topic, if some may be alike and they are few enough to look at; otherwise none."""
+    may_be_alike = keys.schema or (keys.form == "letters" and 16.0**-keys.size.min * keys.cardinality > ALIKE)
+    is_some = may_be_alike and keys.null_share < 1 and keys.cardinality <= LOOKED_AT
+    return frozenset(key_bytes(keys, key_seed, range(keys.cardinality)) if is_some else ())
 
 
 def _values_from(planned: TopicPlan, key_seed: int, tombstones: int, round_: int) -> float:
@@ -113,10 +125,15 @@ def _joined(plan: Plan, planned: TopicPlan, path: str, to: To, share: float) -> 
     records = planned.records_per_topic
     later = count * target.dangling // 10**9 - before * target.dangling // 10**9
     dangling = (before + later) * records // count
-    there, all_there = _keys_there(theirs, needed, key_seed_of(other, plan.workload.seed))
+    key_seed = key_seed_of(other, plan.workload.seed)
+    there, all_there = _keys_there(theirs, needed, key_seed)
     # With a lag, references name ever more keys, at a steady rate.
     there *= 1 - math.log(there) if target.rate else 1
-    matching = round((records - dangling) * there * share)
+    known, alike = _known(other.keys, key_seed), 0.0
+    if known and dangling:
+        beyond = range(target.cardinality, target.cardinality + min(target.beyond, COMPARED))
+        alike = sum(key in known for key in key_bytes(other.keys, key_seed, beyond)) / len(beyond)
+    matching = round(((records - dangling) * there + dangling * alike) * share)
     letters = 0 if other.keys.form != "letters" else 16.0**-other.keys.size.min * target.cardinality * dangling
     return {
         "field": path,

@@ -110,6 +110,17 @@ def test_fields_of_schemas_refer_to_keys(suffix: str) -> None:
     assert {int(one.get("n", 0)) for one in made} > set(range(50))
 
 
+def test_keys_of_few_letters_are_alike_and_dangling_references_match_some() -> None:
+    workload = workload_of(PARTS["alike"], "1MiB")
+    there = {(one.key or b"").decode() for one in records(workload, "there")[0]}
+    found = Counter(json.loads(one.value or b"")["r"] in there for one in records(workload, "r")[0])
+    [expected] = predicted(workload, "r")["references"]
+    assert predicted(workload, "there") == {"different_keys": len(there)}
+    assert predicted(workload, "schema") == {"different_keys": len({one.key for one in records(workload, "schema")[0]})}
+    assert (expected["matching"], expected["exact"]) == (pytest.approx(found[True], rel=0.02), False)
+    assert expected["dangling"] == pytest.approx(found[False], rel=0.05)
+
+
 @pytest.mark.parametrize("topic", ["json", "avro", "proto", "cdc"])
 def test_values_and_fields_that_are_absent_refer_to_nothing(topic: str) -> None:
     workload = workload_of(PARTS["shares"], "1MiB")
