@@ -4,29 +4,93 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final
 
+from kfuzz.corpora.changes import AFTER
 from kfuzz.corpora.clock import clock_of, first_units
-from kfuzz.corpora.partitioners import changed_rows
+from kfuzz.corpora.partitioners import changed_rows, key_bytes
 from kfuzz.corpora.plan import Plan, TopicPlan
-from kfuzz.corpora.programs import BRANCH, REFERENCE, To
-from kfuzz.corpora.relations import DELETE, key_seed_of, references_of, referred, rows_of, schedule_seed
-from kfuzz.corpora.workload import HASHING, Topic, program_of
+from kfuzz.corpora.programs import BRANCH, CHOICES_MAX, LOOP, REFERENCE, ROW, SCOPE, SINCE, TEXT, Step, To
+from kfuzz.corpora.relations import DELETE, key_seed_of, numbered, references_of, referred, rows_of, schedule_seed
+from kfuzz.corpora.workload import HASHING, Keys, Topic, program_of
 from kfuzz.errors import needs
 
 # So many changes of a round that is not complete are looked at.
 LOOKED_AT: Final = 1_000_000
+# So many dangling keys are compared with all keys.
+COMPARED: Final = 10_000
 # Keys of letters may be alike. Below this number of pairs on average, none are.
 ALIKE: Final = 1e-3
 
 
 def predicted(plan: Plan, planned: TopicPlan) -> dict[str, Any]:
-    """The predictions for one topic, as JSON; empty if it has neither references nor changes of rows."""
+    """The predictions for one topic, as JSON; empty if it has neither references, changes of rows nor equal keys."""
     found: dict[str, Any] = {}
-    if references := [_joined(plan, planned, *one) for one in references_of(planned.topic.values)]:
-        found["references"] = references
-    if planned.topic.values.is_changes:
-        found["changes"] = _rows(planned, key_seed_of(planned.topic, plan.workload.seed))
+    topic, key_seed = planned.topic, key_seed_of(planned.topic, plan.workload.seed)
+    if (different := len(_known(topic.keys, key_seed))) and different < topic.keys.cardinality:
+        found["different_keys"] = different
+    if topic.values.is_changes:
+        found["changes"] = _rows(planned, key_seed)
+    if references := references_of(topic.values):
+        made = program_of(numbered(topic.values), topic.keys)
+        steps = made.steps if made else ()
+        left = partial(_values_from, planned, key_seed, found.get("changes", {}).get("tombstones", 0))
+        shares = [_share(steps, 0, len(steps), number, left) for number in range(len(references))]
+        found["references"] = [
+            _joined(plan, planned, path, to, round(min(1.0, share) * left(0), 12))
+            for (path, to), share in zip(references, shares, strict=True)
+        ]
+    return found
+
+
+@lru_cache(maxsize=2)
+def _known(keys: Keys, key_seed: int) -> frozenset[bytes]:
+    """The different keys of a topic, if some may be alike and they are few enough to look at; otherwise none."""
+    may_be_alike = keys.schema or (keys.form == "letters" and 16.0**-keys.size.min * keys.cardinality > ALIKE)
+    is_some = may_be_alike and keys.null_share < 1 and keys.cardinality <= LOOKED_AT
+    return frozenset(key_bytes(keys, key_seed, range(keys.cardinality)) if is_some else ())
+
+
+def _values_from(planned: TopicPlan, key_seed: int, tombstones: int, round_: int) -> float:
+    """The share of the records that have a value; of changes of rows, those from a round on."""
+    topic, count, values = planned.topic, planned.offsets_per_partition, planned.topic.values
+    if not values.is_changes:
+        nulls = topic.keys.null_share
+        return nulls * (1 - values.null_share) + (1 - nulls) * max(0.0, 1 - values.null_share - values.tombstone_share)
+    rows = [rows_of(topic, key_seed, at) for at in range(topic.partitions)]
+    changes = sum(max(0, count - round_ * one) for one in rows)
+    before = sum(_tombstones(one, values.changes.updates, min(round_, count // one)) for one in rows)
+    return max(0, changes - tombstones + before) / (count * topic.partitions)
+
+
+def _share(steps: Sequence[Step], begin: int, end: int, number: int, left: Callable[[int], float]) -> float:
+    """How often some steps write the reference with this number, on average; ``left`` as in ``_values_from``."""
+    found = 0.0
+    reached = defaultdict(float, {begin: 1.0})
+    for at in range(begin, end):
+        one, share = steps[at], reached[at]
+        inside, after = 0.0, at + 1
+        if one.kind == REFERENCE and one.target and one.target.seed == number:
+            inside = 1 - one.null_share
+        elif one.kind == BRANCH:
+            limit, after = 0, end
+            for below, _, _, to in one.choices:
+                reached[to] += share * (below - limit) / CHOICES_MAX
+                limit = below
+        elif one.kind == ROW and share:
+            # Each change counts once, with its row after the change; a deletion has it only before.
+            inside, after = (one.mask == AFTER) and _share(steps, one.cut_at, one.size, number, left), one.next
+        elif one.kind in (LOOP, SCOPE, SINCE) and share:
+            rounds = left(one.numbers.min) / left(0) if one.kind == SINCE else 1
+            inside = one.numbers.mean if one.kind == LOOP else rounds
+            inside, after = inside * _share(steps, at + 1, one.next, number, left), one.next
+        elif one.kind == TEXT:
+            after = one.next
+        found += share * inside
+        reached[after] += share
     return found
 
 
@@ -37,17 +101,14 @@ def _has_all(topic: Topic) -> bool:
     )
 
 
-def _joined(plan: Plan, planned: TopicPlan, path: str, to: To) -> dict[str, Any]:
+def _joined(plan: Plan, planned: TopicPlan, path: str, to: To, share: float) -> dict[str, Any]:
+    """The prediction for a reference that this share of the records have."""
     topic, target, other = planned.topic, to.target, referred(plan.workload, to)
     assert target is not None
     assert other is not None
     theirs = next(one for one in plan.topics if one.topic.name == other.name)
-    values = topic.values
-    made = program_of(values, topic.keys)
-    steps = made.steps if made else ()
     times, count = topic.timestamps, planned.offsets_per_partition
-    is_exact = _has_all(topic) and not (values.null_share or values.tombstone_share or values.is_changes)
-    is_exact &= not any(one.kind == BRANCH or (one.kind == REFERENCE and one.null_share) for one in steps)
+    is_exact = _has_all(topic) and not topic.values.is_changes and share == 1
     # Records before the first key that a lag allows dangle too.
     before, needed = 0, target.cardinality
     if target.rate:
@@ -64,16 +125,21 @@ def _joined(plan: Plan, planned: TopicPlan, path: str, to: To) -> dict[str, Any]
     records = planned.records_per_topic
     later = count * target.dangling // 10**9 - before * target.dangling // 10**9
     dangling = (before + later) * records // count
-    there, all_there = _keys_there(theirs, needed, key_seed_of(other, plan.workload.seed))
+    key_seed = key_seed_of(other, plan.workload.seed)
+    there, all_there = _keys_there(theirs, needed, key_seed)
     # With a lag, references name ever more keys, at a steady rate.
     there *= 1 - math.log(there) if target.rate else 1
-    matching = round((records - dangling) * there)
+    known, alike = _known(other.keys, key_seed), 0.0
+    if known and dangling:
+        beyond = range(target.cardinality, target.cardinality + min(target.beyond, COMPARED))
+        alike = sum(key in known for key in key_bytes(other.keys, key_seed, beyond)) / len(beyond)
+    matching = round(((records - dangling) * there + dangling * alike) * share)
     letters = 0 if other.keys.form != "letters" else 16.0**-other.keys.size.min * target.cardinality * dangling
     return {
         "field": path,
         "to": other.name,
         "matching": matching,
-        "dangling": records - matching,
+        "dangling": round(records * share) - matching,
         "exact": is_exact and all_there and letters < ALIKE,
     }
 
@@ -98,6 +164,12 @@ def _keys_there(planned: TopicPlan, needed: int, key_seed: int) -> tuple[float, 
     return min(1.0, keys / topic.keys.cardinality), False
 
 
+def _tombstones(rows: int, updates: int, rounds: int) -> int:
+    """How many tombstones the first rounds of a partition have. Rows are taken by their place in the cycle."""
+    places = range(min(updates + 1, rows))
+    return sum(-(-(rows - start) // (updates + 1)) * ((start + rounds) // (updates + 3)) for start in places)
+
+
 def _rows(planned: TopicPlan, key_seed: int) -> dict[str, Any]:
     topic, count = planned.topic, planned.offsets_per_partition
     updates = topic.values.changes.updates
@@ -110,11 +182,11 @@ def _rows(planned: TopicPlan, key_seed: int) -> dict[str, Any]:
         keys += min(rows, count)
         cleaned = topic.compaction.segments * planned.offsets_per_segment
         left += min(cleaned, rows) + count - cleaned
+        tombstones += _tombstones(rows, updates, rounds)
         is_live = []
         # Rows by their place in the cycle in round 0.
         for start in range(min(updates + 1, rows)):
             each = -(-(rows - start) // (updates + 1))
-            tombstones += each * ((start + rounds) // cycle)
             is_live.append(rounds > 0 and (start + rounds - 1) % cycle <= updates)
             live += each * is_live[-1]
         is_exact &= rest <= LOOKED_AT

@@ -190,7 +190,7 @@ def payload_program(content: str, draw: str | None) -> Program:
     if all lines are as likely. ``Wrong`` if there are no lines or too many, or if a weight is wrong.
     """
     try:
-        lines = [line for line in base64.b64decode(content, validate=True).split(b"\n") if line]
+        lines = [line for line in re.split(rb"\r?\n", base64.b64decode(content, validate=True)) if line]
     except ValueError:
         raise Wrong("is not base 64", "name the file instead") from None
     if not 0 < len(lines) <= PAYLOADS_MAX:

@@ -329,7 +329,10 @@ def _transaction_state(things: Things, seed: int, measured: Measured) -> Made:
 
     def parts(own: list[int]) -> list[Part]:
         gone = _picked(things.gone_share, count, own)
-        is_open = sorted(set(_picked(things.open_share, count, own)) - set(gone))
+        picked = round(things.gone_share * count)
+        # The ids that are left, by their numbers among all of those.
+        left = {one - one * picked // count: one for one in sorted(set(own) - set(gone))}
+        is_open = [left[one] for one in _picked(things.open_share, count - picked, left)]
         return [
             Part(own, 1, lambda number, at, ms: write(number, EMPTY, ms)),
             _rounds(own, things.changes, len(stages), lambda number, at, ms, round_: write(number, stages[at], ms)),

@@ -25,8 +25,8 @@ class Things:
     """Numbers of what the records of one of Kafka's own topics are about. Each kind of topic has some of these keys.
 
     ``partitions`` are those of each topic. ``changes`` is how often each thing changes. Of the things, ``gone_share``
-    are deleted at the end, and ``open_share`` have not ended. ``segments`` of ``segment_bytes`` each are those of a
-    partition in remote storage. ``ids`` are those of the first topics.
+    are deleted at the end, and ``open_share`` of the others have not ended. ``segments`` of ``segment_bytes`` each are
+    those of a partition in remote storage. ``ids`` are those of the first topics.
     """
 
     groups: Annotated[int, integer(1, THINGS_MAX)] = 100

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from itertools import count
 from typing import Any
 
 from kfuzz.corpora.changes import Added, Changes
@@ -45,6 +46,17 @@ def references_of(side: Keys | Values) -> list[tuple[str, To]]:
 
     _mapped(side, noted)
     return found
+
+
+def numbered(values: Values) -> Values:
+    """The same values; the seed of each reference's target is its number among ``references_of``."""
+    numbers = count()
+
+    def marked(path: str, to: To) -> To:
+        return replace(to, target=replace(to.target or Target(), seed=next(numbers)))
+
+    made: Values = _mapped(values, marked)
+    return made
 
 
 def _mapped(part: Any, change: Change, path: str = "") -> Any:

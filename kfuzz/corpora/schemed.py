@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
+from kfuzz.corpora import programs
 from kfuzz.corpora.programs import RECURSION_MAX, Endless, Program, TooMany
 from kfuzz.corpora.quantities import Range
 from kfuzz.corpora.shaping import TEXTS_BYTES_MAX, Schemed, Shaper
@@ -26,6 +27,8 @@ from kfuzz.text import foreign_text
 SAMPLES: Final = 1000
 TRIED: Final = 200
 SAMPLE_MS: Final = 1_700_000_000_000
+# Texts of so many bytes are always enough.
+LONG: Final = 20
 S = TypeVar("S", bound=Schemed)
 
 
@@ -125,6 +128,32 @@ def program(side: Schemed, keys: Range) -> Program:
             raise Wrong("contains itself without an end", "make it optional or an array there") from None
     samples = ValueWriter(made).sample(SAMPLES, SAMPLE_MS, round(keys.mean))
     return replace(made, bytes_mean=sum(map(len, samples)) / SAMPLES)
+
+
+def texts(size: Range, letters: int = 16) -> float:
+    """How many texts have such a size."""
+    sizes = {one for one, _ in size.weights} or range(min(size.min, LONG), min(size.max, LONG) + 1)
+    return sum(float(letters) ** min(one, LONG) for one in sizes)
+
+
+def most_different(made: Program) -> float:
+    """At most so many different values a program writes; infinity for many."""
+    found = [1.0] * (len(made.steps) + 1)
+    for at, step in reversed(list(enumerate(made.steps))):
+        if step.kind == programs.BRANCH:
+            found[at] = sum(found[to] for *_, to in step.choices)
+            continue
+        own = float("inf")
+        if step.kind in (programs.TEXT, programs.SCOPE):
+            own = 1
+        elif step.kind in (programs.CHOICE, programs.PICK):
+            own = len(step.choices)
+        elif step.kind == programs.NUMBER:
+            own = step.numbers.max - step.numbers.min + 1
+        elif step.kind in (programs.LETTERS, programs.RAW):
+            own = texts(step.numbers, 16 if step.kind == programs.LETTERS else 256)
+        found[at] = own * found[step.next if step.kind == programs.TEXT else at + 1]
+    return found[0]
 
 
 @lru_cache(maxsize=64)

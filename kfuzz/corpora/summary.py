@@ -89,6 +89,8 @@ def installed(out: str | Path | Target, log_dir: Path, done: Installed, *, dry_r
 def related(topic: dict[str, Any]) -> list[str]:
     """Lines about the predicted joins of a topic, and about its rows."""
     lines = []
+    if "different_keys" in topic:
+        lines.append(f"keys: only {topic['different_keys']} different ones")
     for one in topic.get("references", []):
         about = "" if one["exact"] else "about "
         counts = f"{one['matching']} records match a key of {one['to']}, {one['dangling']} dangle"

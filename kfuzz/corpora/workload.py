@@ -504,6 +504,10 @@ def _of_keys(topic: Topic) -> Iterator[str]:
         yield (f'keys.exponent is {keys.exponent}, but keys.kind is "{keys.kind}"; choose the kind "zipf" or remove it')
     if keys.schema and (keys.size != Keys().size or keys.type):
         yield "keys has a schema, which decides size and type; remove those"
+    most = schemed.most_different(schemed.program(keys, keys.in_fields)) if keys.schema else keys.cardinality
+    # The default asks for no number. Keys of letters that are learned have more numbers than texts.
+    if most < keys.cardinality != Keys().cardinality:
+        yield f"keys.cardinality is {keys.cardinality}, above the {most:.0f} that the schema of keys allows; lower it"
     digits = len(str(keys.cardinality - 1))
     if keys.type == "int" and keys.cardinality > INT32_MAX + 1:
         yield (

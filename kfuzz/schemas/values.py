@@ -49,6 +49,10 @@ class Schemas:
         self._stores = [one for one in given if isinstance(one, Store)]
         self._only = next((one for one in given if isinstance(one, Schema)), None)
         self._checks = checks
+        # The first bytes of values with an id that only eight bytes hold. They begin like another id of four bytes.
+        ids = (key for one in self._stores for key in one.ids if isinstance(key, int) and 1 << 32 <= key < 1 << 64)
+        self._long = {bytes([MAGIC]) + key.to_bytes(LONG_FRAME_BYTES - 1, "big") for key in ids}
+        self._long_starts = {one[:FRAME_BYTES] for one in self._long}
         self.failures = 0
         self.first_failure = ""
         self._decoders: dict[int | str | None, Decode | str] = {}
@@ -83,7 +87,7 @@ class Schemas:
                     made.append(known.get(data[:FRAME_BYTES], other)(data))
                 # A library may raise anything for bytes that do not fit.
                 except Exception as error:
-                    made.append(self._failed(data, _framed(data)[0], error))
+                    made.append(self._failed(data, self._framed(data)[0], error))
         if self._is_doubted and side == "value" and (tried := len(values) - made.count(None)):
             self._is_doubted = False
             if self.failures - before == tried and self._only is not None:
@@ -101,20 +105,31 @@ class Schemas:
 
     def _first(self, side: Side, data: bytes) -> bytes:
         """The JSON of a value whose first bytes are new, or no schema's id."""
-        key, at = _framed(data)
+        key, at = self._framed(data)
         if self._only is not None and side == "value":
             decode = self._decoder(None)
-            if key is not None:
+            for start in () if key is None else sorted({at, LONG_FRAME_BYTES}):
                 # The first byte may be the value's own.
                 with contextlib.suppress(Exception):
-                    return decode(data, at)
+                    return decode(data, start)
             return decode(data, 0, b"\0")
         if key is None or not self._stores:
             return self._plain.text_or_hex(data)
         decode = self._decoder(key)
-        if at == FRAME_BYTES:
+        if at == FRAME_BYTES and data[:FRAME_BYTES] not in self._long_starts:
             self._known[data[:FRAME_BYTES]] = partial(decode, at=FRAME_BYTES)
         return decode(data, at)
+
+    def _framed(self, data: bytes) -> tuple[int | None, int]:
+        """The schema's id before a value, and where the value begins; None if there is none."""
+        if len(data) < FRAME_BYTES or data[0] != MAGIC:
+            return None, 0
+        number = int.from_bytes(data[1:FRAME_BYTES], "big")
+        if number and data[:LONG_FRAME_BYTES] not in self._long:
+            return number, FRAME_BYTES
+        if len(data) < LONG_FRAME_BYTES:
+            return None, 0
+        return int.from_bytes(data[1:LONG_FRAME_BYTES], "big"), LONG_FRAME_BYTES
 
     def _with_header(self, side: Side, data: bytes, header: bytes) -> bytes:
         key: int | str | None = None
@@ -205,14 +220,3 @@ def decoder(kind: str, text: str, needed: Mapping[str, str], name: str, *, check
     except Exception as error:
         return f"its schema cannot be used: {foreign_text(error, bytes_max=REASON_BYTES_MAX)}"
     return f"its schema is of kind {foreign_text(kind, bytes_max=40)}, which kfuzz does not know"
-
-
-def _framed(data: bytes) -> tuple[int | None, int]:
-    """The schema's id before a value, and where the value begins; None if there is none."""
-    if len(data) < FRAME_BYTES or data[0] != MAGIC:
-        return None, 0
-    if number := int.from_bytes(data[1:FRAME_BYTES], "big"):
-        return number, FRAME_BYTES
-    if len(data) < LONG_FRAME_BYTES:
-        return None, 0
-    return int.from_bytes(data[1:LONG_FRAME_BYTES], "big"), LONG_FRAME_BYTES

@@ -13,7 +13,7 @@ from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.workload import load, parse, render, sizes_of
 from kfuzz.errors import UsageError
 
-LINES = [b'{"n": 1}', b"\xff\x00 any bytes\r", b"x" * 500]
+LINES = [b'{"n": 1}', b"\xff\x00 any\r bytes", b"x" * 500]
 
 
 def workload_of(folder: Path, lines: list[bytes], values: str = "") -> Path:
@@ -35,6 +35,11 @@ def test_lines_are_drawn_evenly_without_a_draw(tmp_path: Path) -> None:
     found = Counter(values_of(workload_of(tmp_path, LINES)))
     assert found.keys() == set(LINES)
     assert max(found.values()) < 1.15 * min(found.values())
+
+
+def test_a_line_may_end_with_a_carriage_return_too(tmp_path: Path) -> None:
+    path = workload_of(tmp_path, [one + b"\r" for one in (LINES[0], b"", *LINES[1:])])
+    assert set(values_of(path)) == set(LINES)
 
 
 @pytest.mark.parametrize("more", [0, 40])

@@ -110,6 +110,36 @@ def test_fields_of_schemas_refer_to_keys(suffix: str) -> None:
     assert {int(one.get("n", 0)) for one in made} > set(range(50))
 
 
+def test_keys_of_few_letters_are_alike_and_dangling_references_match_some() -> None:
+    workload = workload_of(PARTS["alike"], "1MiB")
+    there = {(one.key or b"").decode() for one in records(workload, "there")[0]}
+    found = Counter(json.loads(one.value or b"")["r"] in there for one in records(workload, "r")[0])
+    [expected] = predicted(workload, "r")["references"]
+    assert predicted(workload, "there") == {"different_keys": len(there)}
+    assert predicted(workload, "schema") == {"different_keys": len({one.key for one in records(workload, "schema")[0]})}
+    assert (expected["matching"], expected["exact"]) == (pytest.approx(found[True], rel=0.02), False)
+    assert expected["dangling"] == pytest.approx(found[False], rel=0.05)
+
+
+@pytest.mark.parametrize("topic", ["json", "avro", "proto", "cdc"])
+def test_values_and_fields_that_are_absent_refer_to_nothing(topic: str) -> None:
+    workload = workload_of(PARTS["shares"], "1MiB")
+    values = next(one.values for one in workload.topics if one.name == topic)
+    decode = decoder_of(values) if values.schema else lambda data, at, indexes: data
+    there = {(one.key or b"").decode() for one in records(workload, "there")[0]}
+    found: dict[str, Counter[bool]] = {"a": Counter(), "b": Counter()}
+    for one in records(workload, topic)[0]:
+        value = None if one.value is None else json.loads(decode(one.value, 0, b"\0"))
+        value = value and (value["after"] or value["before"]) if topic == "cdc" else value
+        for name, holder in (("a", value), ("b", (value or {}).get("b"))):
+            if holder and (key := holder.get("a")) is not None:
+                found[name][key in there] += 1
+    for name, one in zip("ab", predicted(workload, topic)["references"], strict=True):
+        assert one["matching"] == pytest.approx(found[name][True], rel=0.1), name
+        assert one["dangling"] == pytest.approx(found[name][False], rel=0.1, abs=3), name
+        assert one["exact"] == (topic == "avro" and name == "b")
+
+
 def rows_of(each: list[Record]) -> tuple[Counter[str], dict[bytes, Any]]:
     """Fold a partition's changes by key, and check what was before each of them."""
     rows: dict[bytes, Any] = {}

@@ -132,6 +132,20 @@ def test_a_corpus_is_right_and_cat_shows_its_values_as_json(given: str, framing:
     assert "values.schema" in " ".join(map(str, problems))
 
 
+def test_cat_reads_an_id_of_eight_bytes_that_begins_like_one_of_four(tmp_path: Path) -> None:
+    """The workload beside the data has the ids."""
+    numbers = {"short": ("confluent", 1), "long": ("apicurio", (1 << 32) + 5)}
+    topic = '[[topics]]\nname = "{}"\n[topics.values]\nschema = "x.avsc"\n{}framing = "{}"\nschema_id = {}\n'
+    texts = 'texts = { "x.avsc" = \'{"type": "record", "name": "N", "fields": []}\' }\n'
+    topics = "".join(topic.format(name, texts, *one) for name, one in numbers.items())
+    generate(parse(f'size = "64KiB"\nsegment_bytes = "64KiB"\n{topics}', "w.toml"), tmp_path / "out")
+    schema = tmp_path / "x.avsc"
+    schema.write_text('{"type": "record", "name": "N", "fields": []}')
+    for place, more in ((".", ()), ("long-0", ()), ("long-0", ("--schema", schema))):
+        lines = kfuzz("cat", tmp_path / "out" / place, "--columns", "value", *more).stdout.splitlines()
+        assert {json.dumps(json.loads(line)["value"]) for line in lines} == {"{}"}
+
+
 def test_the_schema_is_part_of_the_workload_and_travels_with_it() -> None:
     made = workload(AVRO)
     # Without a folder, nothing can be read.

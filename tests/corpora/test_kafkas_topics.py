@@ -68,11 +68,12 @@ def test_a_snapshot_of_the_metadata_is_the_state_at_the_end_of_the_log(tmp_path:
     ]
 
 
-def test_transactional_ids_have_the_state_of_their_last_transaction(tmp_path: Path) -> None:
-    one = workload("transaction-state", 5, transactional_ids=40, gone_share=0.1, open_share=0.25)
+@pytest.mark.parametrize("gone", [1, 5])
+def test_transactional_ids_have_the_state_of_their_last_transaction(tmp_path: Path, gone: int) -> None:
+    one = workload("transaction-state", 5, transactional_ids=40, gone_share=gone / 10, open_share=0.25)
     found, _ = transactional_ids(partitions_of(made(one, tmp_path), TRANSACTIONS, Notes()), Notes())
-    left = [one for one in range(40) if one % 10 != 9]
-    states = {transactional_id(one): "Ongoing" if one % 4 == 3 else "CompleteCommit" for one in left}
+    left = [one for one in range(40) if (one + 1) * gone % 10 >= gone]
+    states = {transactional_id(one): "Ongoing" if at % 4 == 3 else "CompleteCommit" for at, one in enumerate(left)}
     assert {one["transactionalId"]: one["state"] for one in found.values()} == states
 
 
