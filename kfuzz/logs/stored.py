@@ -32,7 +32,14 @@ from kfuzz.logs.snapshot import CRC_BYTES, LEADER_EPOCH_CHECKPOINT, OTHER_BYTES_
 from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
 from kfuzz.wire.io.checksum import crc32c
-from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
+from kfuzz.wire.io.layout import (
+    BATCH_CRC_COVERS_FROM,
+    BATCH_HEADER_SIZE,
+    HEADER_AT,
+    HEADER_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+)
 from kfuzz.wire.records.framing import frames, next_frame
 
 # The entries of each kind of index: fields and their widths in bytes; all are big-endian and signed.
@@ -413,7 +420,23 @@ def _transaction_index(path: Path, data: bytes | mmap.mmap, profile: Profile) ->
 def last_offset(head: bytes | memoryview) -> int:
     """The last offset of the batch that begins with ``head``, by its header."""
     (last,) = OFFSET.unpack_from(head)
-    return int(last) + (DELTA.unpack_from(head, HEADER_AT["last_offset_delta"])[0] if head[MAGIC_AT] == 2 else 0)
+    return int(last) + (DELTA.unpack_from(head, HEADER_AT["last_offset_delta"])[0] if _has_header(head) else 0)
+
+
+def _has_header(head: bytes | memoryview) -> bool:
+    """Whether a broker takes the batch for one of magic 2, as it does all above; the byte is signed."""
+    return 2 <= head[MAGIC_AT] < 128
+
+
+def is_recovered(log: memoryview, at: int) -> bool:
+    """Whether a broker that recovers the segment keeps the batch at byte ``at``, of unknown magic. The CRC is after the
+    magic, and does not cover it.
+    """
+    (size,) = DELTA.unpack_from(log, at + OFFSET.size)
+    batch = log[at : at + LOG_OVERHEAD + max(size, 0)]
+    if len(batch) < BATCH_HEADER_SIZE or len(batch) < LOG_OVERHEAD + size or not _has_header(batch):
+        return False
+    return bool(DELTA.unpack_from(batch, HEADER_AT["crc"])[0] & 0xFFFFFFFF == crc32c(batch[BATCH_CRC_COVERS_FROM:]))
 
 
 def broker_offsets(log: memoryview, at: int = 0) -> Iterator[int | None]:
@@ -429,7 +452,7 @@ def broker_offsets(log: memoryview, at: int = 0) -> Iterator[int | None]:
             return
         if size > len(log) - at:
             return
-        is_cut = log[at + MAGIC_AT] >= 2 and len(log) - at < BATCH_HEADER_SIZE
+        is_cut = _has_header(log[at:]) and len(log) - at < BATCH_HEADER_SIZE
         yield None if is_cut else last_offset(log[at:])
         at += size
 

@@ -17,13 +17,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kfuzz.annotate.listing import Entry
+from kfuzz.annotate.listing import Entry, Listing
 from kfuzz.errors import UsageError
 from kfuzz.files import map_regular, read_small
 from kfuzz.findings import Finding, Profile
 from kfuzz.findings.model import WHOLE
 from kfuzz.findings.stored import stored_finding
-from kfuzz.kafka import INT64_MAX
+from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.logs.log_facts import LogFacts
 from kfuzz.logs.lost import INDEXED, OUTSIDE, Bounds, LostOffsets
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, read_snapshot
@@ -42,6 +42,8 @@ from kfuzz.logs.stored import (
     broker_end,
     broker_offsets,
     entry_struct,
+    is_recovered,
+    last_offset,
     names_in,
     offset_entries,
     partition_offsets,
@@ -67,6 +69,9 @@ ENDING: Final = (
     "transaction-not-ended",
     "wrapper-start-unknown",
 )
+# A broker may not see these: it does not ask for the magic, and knows a segment's base offset by its name.
+MAGIC_UNKNOWN: Final = "magic-unknown"
+UNSEEN: Final = (MAGIC_UNKNOWN, OUTSIDE)
 # The findings about a directory with which a broker does not start.
 REFUSED: Final = ("folder-unknown", "meta-properties-incomplete", "meta-properties-missing", "partition-twice")
 LOADS: Final = "loads it"
@@ -119,6 +124,8 @@ class _Segment:
     has_tail: bool
     # The bytes after its last batch that are named as damage.
     is_lost: bool
+    # Whether its last batch has an offset that is too high for its indexes.
+    overflows: bool
 
     @property
     def is_bad(self) -> bool:
@@ -144,7 +151,7 @@ class _Segment:
             self.is_above
             or code in ENDING
             or (code == INDEXED and is_rebuilt)
-            or (code == OUTSIDE and not self.ends_badly)
+            or (code == OUTSIDE and not self.overflows)
         )
 
     @property
@@ -322,12 +329,33 @@ class Partition:
         base = min(int(path.stem), INT64_MAX)
         self.is_joined &= damage is None and not facts.is_cleaned and base == (base if first < 0 else first)
         self.is_joined &= not self.segments or self.segments[-1].end == base
-        self.segments.append(_Segment(path.name, base, first, last, facts.next_offset, damage, has_tail, is_lost))
         if damage is None:
             self.misplaced[f"{path.stem}.index"] = facts.misplaced
+        end, overflows = facts.next_offset, False
+        if damage and damage.code in UNSEEN:
+            damage, end = self._seen(path, base)
+        if damage and damage.code == OUTSIDE:
+            *_, offset = None, *broker_offsets(memoryview(map_regular(path)))
+            overflows = offset is not None and offset > base + INT32_MAX
+        self.segments.append(_Segment(path.name, base, first, last, end, damage, has_tail, is_lost, overflows))
         self._compare_aborted(path.with_suffix(".txnindex"))
         if int(path.stem) == self.bases[-1] and facts.next_offset != base:
             self._compare_snapshot(facts.next_offset)
+
+    def _seen(self, path: Path, base: int) -> tuple[Damage | None, int]:
+        """The first damage that a broker sees that recovers the segment, and the offset after the last batch."""
+        log, facts, damage = memoryview(map_regular(path)), LogFacts(STEP_BYTES), None
+        facts.begin_segment(base)
+        # The last batch that only a broker takes for sound: the sound ones before it, and the offset after it.
+        passed = (-1, 0)
+        for entry in Listing(log, profile=self.judged.profile, role="log", also=facts):
+            code = next((one.code for one in entry.findings if one.severity == "fatal"), "")
+            is_near = code == OUTSIDE and 0 <= entry.last_offset - base <= INT32_MAX
+            if is_near or (code == MAGIC_UNKNOWN and is_recovered(log, entry.at)):
+                passed = (facts.batches, last_offset(log[entry.at :]) + 1)
+            elif code and damage is None:
+                damage = Damage(code, passed[1] if passed[0] == facts.batches else facts.next_offset)
+        return damage, passed[1] if passed[0] == facts.batches else facts.next_offset
 
     def lose_abort(self, path: Path, marker: Entry) -> None:
         """The segment at ``path`` has an ABORT marker that cannot be read."""
