@@ -32,6 +32,7 @@ from kfuzz.logs.stored import (
     CLEAN_SHUTDOWN,
     CLEANER,
     FOLDER,
+    INDEXES,
     LEAVING,
     LOG_START,
     META_PROPERTIES,
@@ -72,6 +73,8 @@ ENDING: Final = (
 # A broker may not see these: it does not ask for the magic, and knows a segment's base offset by its name.
 MAGIC_UNKNOWN: Final = "magic-unknown"
 UNSEEN: Final = (MAGIC_UNKNOWN, OUTSIDE)
+# The findings about a transaction index that a broker does not use. It asks nothing of the other indexes.
+UNUSABLE: Final = ("aborted-entry-version-unknown", "index-last-offset-low")
 # The findings about a directory with which a broker does not start.
 REFUSED: Final = ("folder-unknown", "meta-properties-incomplete", "meta-properties-missing", "partition-twice")
 LOADS: Final = "loads it"
@@ -310,6 +313,8 @@ class Partition:
         # refuses to start at all.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
         self.refusing: Path | None = None
+        # Segments with an index that is damaged, and that a broker keeps if it does not recover the segment.
+        self.kept: dict[str, int] = {}
         # Whether a file beside the segments has a finding.
         self.has_wrong_file = False
         # By the name of an offset index: its first wrong entry, or -1.
@@ -378,8 +383,10 @@ class Partition:
         base, suffix = int(match[1]), match[2]
         if suffix != ".snapshot" and base not in self.bases:
             self.judged.find(path, "segment-missing", base)
-        elif suffix == ".txnindex" and stored.is_refused:
+        elif suffix == ".txnindex" and any(one.code in UNUSABLE for one in stored.findings):
             self.rebuilt.add(base)
+        elif suffix in INDEXES and stored.is_refused:
+            self.kept[path.name] = base
         elif suffix == ".index" and not stored.count and stored.room and base != self.bases[-1]:
             self.judged.find(path, "index-of-zeros", stored.size)
 
@@ -575,11 +582,15 @@ class Partition:
         if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
             return "renames it to -stray and begins an empty one"
         acts: list[str] = []
-        rebuilt = [one.name for one in self.segments if one.base in self.rebuilt]
-        if rebuilt:
-            acts.append(f"rebuilds the indexes of {rebuilt[0] if len(rebuilt) == 1 else f'{len(rebuilt)} segments'}")
-        end = self.end_offset
         recovered = dict(self._recovered(is_clean))
+        cut = next((number for number, one in recovered.items() if one.is_bad and self._keeps_index(one)), INT64_MAX)
+        made = self.rebuilt | {one.base for number, one in recovered.items() if number <= cut} & set(self.kept.values())
+        if rebuilt := [one.name for one in self.segments if one.base in made]:
+            acts.append(f"rebuilds the indexes of {rebuilt[0] if len(rebuilt) == 1 else f'{len(rebuilt)} segments'}")
+        reached = {one.base for one in recovered.values()}
+        if kept := [name for name, base in self.kept.items() if base not in reached]:
+            acts.append(f"keeps {f'the damaged {kept[0]}' if len(kept) == 1 else f'{len(kept)} damaged indexes'}")
+        end = self.end_offset
         for number, one in recovered.items():
             # Such a segment is recovered for the sake of its indexes.
             is_rebuilt = one.base in self.rebuilt
