@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -462,7 +462,7 @@ class Partition:
             elif segments and offset > max(self.end_offset, self.bases[-1]):
                 find(self._snapshot(offset), "snapshot-beyond-log", offset - 1, self.end_offset)
         reached = max(directory.point(name, self.partition) for name in (RECOVERY_POINT, REPLICATION))
-        is_doubtful = self.has_wrong_file or self.judged.findings or reached > self.end_offset
+        is_doubtful = self.has_wrong_file or self.judged.findings or (reached > self.end_offset and not self.was_closed)
         if segments and not segments[-1].is_lost and is_doubtful:
             self._lose(segments[-1].name, segments[-1])
         is_named = METADATA_NAME in self.names or not self.partition or self.is_krafts or directory.is_zookeepers
@@ -483,12 +483,25 @@ class Partition:
             self.judged.start = Start(self._start(is_clean=True), self._start(is_clean=False), directory.was_clean)
         return self.judged
 
+    @property
+    def was_closed(self) -> bool:
+        """Whether a snapshot or the high watermark shows that the log ended where it ends now. Then a recovery point
+        above it is that of another log.
+        """
+        shown = {self.directory.point(REPLICATION, self.partition), *self.stems.get(".snapshot", ())} - {*self.bases}
+        return 0 < self.end_offset == max(shown, default=0)
+
     def _snapshot(self, offset: int) -> Path:
         return self.path / f"{offset:020d}.snapshot"
 
     def _lose(self, name: str, before: _Segment) -> None:
         """Note the offsets that are missing after the segment ``before``."""
-        if lost := Bounds(self.path / before.name).missing(0, before.end - 1):
+        bounds = Bounds(self.path / before.name)
+        lost = bounds.missing(0, before.end - 1)
+        if lost and lost.next is None and self.was_closed:
+            seen = max((one for one in bounds.indexed() if one >= before.end), default=None)
+            lost = None if seen is None else replace(lost, seen=seen)
+        if lost:
             self.judged.lost.append((self.path / name, lost))
 
     def _close_epochs(self) -> None:
@@ -497,7 +510,8 @@ class Partition:
             self.judged.find(
                 self.path, "leader-epoch-falls", facts.fallen_epoch, facts.epoch_before, str(facts.epoch_fell_at)
             )
-        if path.name not in self.names or facts.is_cleaned or self.epochs is None:
+        is_missing = path.name not in self.names
+        if (is_missing and not self.directory.is_brokers) or facts.is_cleaned or self.epochs is None:
             return
         known = dict(self.epochs)
         # A broker removes the epochs before the log's start from the file.
@@ -509,6 +523,7 @@ class Partition:
             # The log may begin inside an epoch.
             if begins is None or begins > offset or (begins < offset and offset > start):
                 detail = "the file does not have it" if begins is None else f"the file says {begins}"
+                detail = "the file is missing" if is_missing else detail
                 self.judged.find(path, "leader-epoch-mismatch", epoch, offset, detail)
                 return
         for epoch, offset in self.epochs:

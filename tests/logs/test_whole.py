@@ -146,6 +146,19 @@ def test_each_gap_says_where_to_go_on(broker: Path) -> None:
     ]
 
 
+def test_a_recovery_point_shows_lost_offsets_unless_the_log_was_closed_where_it_ends(broker: Path) -> None:
+    def lost() -> list[str]:
+        return [str(one) for made in check_directory(broker, Counts(), role="log") for one in made.lost]
+
+    (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 5000\n")
+    assert lost() == []
+    (broker / "replication-offset-checkpoint").write_text("0\n1\norders 0 800\n")
+    assert lost() == ["the offsets from 777 on are lost, at least to 4999; nothing follows them"]
+    (broker / "replication-offset-checkpoint").unlink()
+    (broker / "orders-0" / f"{777:020d}.snapshot").unlink()
+    assert lost() == ["the offsets from 777 on are lost, at least to 4999; nothing follows them"]
+
+
 def test_damage_is_no_sign_of_a_cleaner(broker: Path) -> None:
     make({"flip": [0, 5000], "remove": ["{1}.log"]}, broker / "orders-0")
     assert "segment-gap" in judged(broker)[0]
