@@ -13,6 +13,7 @@ import mmap
 import os
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -307,11 +308,11 @@ class _Index:
         """The bytes of the entries."""
         return memoryview(self.data)[: self.end]
 
+    def entry(self, number: int) -> tuple[Any, ...]:
+        return self.absolute(self.layout.unpack_from(self.data, number * self.layout.size))
+
     def last(self) -> tuple[int, tuple[Any, ...]] | None:
-        if not self.end:
-            return None
-        at = self.end - self.layout.size
-        return at, self.absolute(self.layout.unpack_from(self.data, at))
+        return (self.end - self.layout.size, self.entry(self.made.count - 1)) if self.end else None
 
     def segment(self) -> memoryview | None:
         """The segment beside the index, if it is there and not empty."""
@@ -401,7 +402,23 @@ def _time_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored
             if end is not None and offset > end:
                 index.find("index-entry-beyond-log", at, "offset", offset, end)
                 break
+        for at, (timestamp, offset) in (next(index.entries()), last):
+            known = _max_timestamp(path, log, offset)
+            if known is not None and known != timestamp:
+                index.find("index-timestamp-wrong", at, "timestamp", timestamp, known)
     return index.made
+
+
+def _max_timestamp(path: Path, log: memoryview, offset: int) -> int | None:
+    """The largest timestamp of the batch with this offset; None if no sound batch of magic 2 has it."""
+    start, index = 0, _offset_index_of(path)
+    if index is not None and (after := bisect_right(range(index.made.count), offset, key=lambda i: index.entry(i)[0])):
+        known, position = index.entry(after - 1)
+        start = position if last_offset_at(log, position) == known else 0
+    at = next((at for at, *_ in frames(log, start) if last_offset(log[at:]) >= offset), -1)
+    if at < 0 or OFFSET.unpack_from(log, at)[0] > offset or not has_right_crc(log, at):
+        return None
+    return int(OFFSET.unpack_from(log, at + HEADER_AT["max_timestamp"])[0])
 
 
 def _transaction_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored:
@@ -428,10 +445,8 @@ def _has_header(head: bytes | memoryview) -> bool:
     return 2 <= head[MAGIC_AT] < 128
 
 
-def is_recovered(log: memoryview, at: int) -> bool:
-    """Whether a broker that recovers the segment keeps the batch at byte ``at``, of unknown magic. The CRC is after the
-    magic, and does not cover it.
-    """
+def has_right_crc(log: memoryview, at: int) -> bool:
+    """Whether the batch at byte ``at`` has magic 2 for a broker and a right CRC, which does not cover the magic."""
     (size,) = DELTA.unpack_from(log, at + OFFSET.size)
     batch = log[at : at + LOG_OVERHEAD + max(size, 0)]
     if len(batch) < BATCH_HEADER_SIZE or len(batch) < LOG_OVERHEAD + size or not _has_header(batch):

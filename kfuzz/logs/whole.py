@@ -43,7 +43,7 @@ from kfuzz.logs.stored import (
     broker_end,
     broker_offsets,
     entry_struct,
-    is_recovered,
+    has_right_crc,
     last_offset,
     names_in,
     offset_entries,
@@ -356,7 +356,7 @@ class Partition:
         for entry in Listing(log, profile=self.judged.profile, role="log", also=facts):
             code = next((one.code for one in entry.findings if one.severity == "fatal"), "")
             is_near = code == OUTSIDE and 0 <= entry.last_offset - base <= INT32_MAX
-            if is_near or (code == MAGIC_UNKNOWN and is_recovered(log, entry.at)):
+            if is_near or (code == MAGIC_UNKNOWN and has_right_crc(log, entry.at)):
                 passed = (facts.batches, last_offset(log[entry.at :]) + 1)
             elif code and damage is None:
                 damage = Damage(code, passed[1] if passed[0] == facts.batches else facts.next_offset)
