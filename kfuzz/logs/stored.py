@@ -179,7 +179,7 @@ def read_stored(path: Path) -> Stored | None:
 
 
 def partition_offsets(path: Path) -> dict[tuple[str, int], int]:
-    """The offsets in a checkpoint of partitions; none if it cannot be read: a broker takes it for an empty one."""
+    """The offsets in a checkpoint of partitions; none if it cannot be read."""
     stored = read_stored(path)
     rows = stored.entries() if stored and not stored.is_refused else ()
     return {(topic, partition): offset for _, (topic, partition, offset) in rows}

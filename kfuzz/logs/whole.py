@@ -48,6 +48,7 @@ from kfuzz.logs.stored import (
     names_in,
     offset_entries,
     partition_offsets,
+    read_stored,
 )
 from kfuzz.places import is_tiered
 from kfuzz.text import printable
@@ -210,6 +211,9 @@ class Directory:
         self.names = names_in(path)
         self.meta = self._meta() if META_PROPERTIES in self.names else {}
         self.points = {name: partition_offsets(path / name) for name in CHECKPOINTS if name in self.names}
+        # A broker takes this directory offline for one of these, and ends if it has no other one.
+        read = [(path / name, read_stored(path / name)) for name in (RECOVERY_POINT, LOG_START, REPLICATION)]
+        self.refused = [one for one, stored in read if stored is not None and stored.is_refused]
         self.is_brokers = bool(self.points or {META_PROPERTIES, CLEAN_SHUTDOWN} & self.names)
         self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None
         self.ends: dict[tuple[str, int], int] = {}
@@ -254,7 +258,7 @@ class Directory:
                 elif offset > end:
                     code = "log-start-beyond-log" if name == LOG_START else "checkpoint-offset-beyond-log"
                     find(path / name, code, offset, end, called)
-        always = [place for place, one in self.judged.findings if one.code in REFUSED]
+        always = self.refused + [place for place, one in self.judged.findings if one.code in REFUSED]
         clean, unclean = (_refusal(self.refusing[is_clean] + always, path) for is_clean in (True, False))
         start = Start(clean, unclean, self.was_clean)
         self.judged.start = None if start.is_plain else start
