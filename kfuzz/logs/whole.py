@@ -212,7 +212,7 @@ class Directory:
         self.meta = self._meta() if META_PROPERTIES in self.names else {}
         self.points = {name: partition_offsets(path / name) for name in CHECKPOINTS if name in self.names}
         # A broker takes this directory offline for one of these, and ends if it has no other one.
-        read = [(path / name, read_stored(path / name)) for name in (RECOVERY_POINT, LOG_START, REPLICATION)]
+        read = [(path / name, read_stored(path / name)) for name in CHECKPOINTS if name in self.names]
         self.refused = [one for one, stored in read if stored is not None and stored.is_refused]
         self.is_brokers = bool(self.points or {META_PROPERTIES, CLEAN_SHUTDOWN} & self.names)
         self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None

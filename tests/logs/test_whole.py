@@ -77,6 +77,14 @@ def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
     )
 
 
+def test_a_broker_refuses_to_start_with_a_cleaner_checkpoint_that_cannot_be_read(broker: Path) -> None:
+    # The broker of the other tests has no cleaner.
+    (broker / "cleaner-offset-checkpoint").write_text("0\n2\norders 0 5\n")
+    codes, (*_, whole) = judged(broker)
+    assert set(codes) == {"checkpoint-count-mismatch"}
+    assert str(whole.start) == "at its next start, a broker refuses to start, because of cleaner-offset-checkpoint"
+
+
 def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) -> None:
     make(ALL["a bit of another segment"], broker / "orders-0")
     (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 600\n")
