@@ -212,8 +212,7 @@ class Directory:
         self.meta = self._meta() if META_PROPERTIES in self.names else {}
         self.points = {name: partition_offsets(path / name) for name in CHECKPOINTS if name in self.names}
         # A broker takes this directory offline for one of these, and ends if it has no other one.
-        read = [(path / name, read_stored(path / name)) for name in CHECKPOINTS if name in self.names]
-        self.refused = [one for one, stored in read if stored is not None and stored.is_refused]
+        self.refused = [path / name for name in CHECKPOINTS if name in self.names and _is_refused(path / name)]
         self.is_brokers = bool(self.points or {META_PROPERTIES, CLEAN_SHUTDOWN} & self.names)
         self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None
         self.ends: dict[tuple[str, int], int] = {}
@@ -637,6 +636,16 @@ class Partition:
         if log_start > end:
             acts.append(f"deletes its segments and begins an empty log at offset {log_start}")
         return ", then ".join(acts) or LOADS
+
+
+def _is_refused(path: Path) -> bool:
+    """Whether a broker refuses this checkpoint. It begins anew if a line has all its words, and one is no number."""
+    stored = read_stored(path)
+    if stored is None or not stored.is_refused:
+        return False
+    one = stored.findings[0]
+    words = bytes(map_regular(path)[one.at :]).split(b"\n")[0].split()
+    return one.code != "checkpoint-line-malformed" or len(words) != len(stored.columns)
 
 
 def _refusal(places: list[Path], folder: Path) -> str:
