@@ -60,6 +60,9 @@ CODES: Final[Mapping[str, Code]] = {
         "deviation", None, "the index has {found} bytes of zeros and no entry, but its segment is not the last one"
     ),
     "index-size-uneven": Code("fatal", None, "the file has {found} bytes; an entry has {allowed}"),
+    "index-timestamp-wrong": Code(
+        "deviation", None, "the entry's timestamp is {found}; the batch with its offset has {allowed}"
+    ),
     "last-timestamp-low": Code(
         "fatal", None, "the last entry's timestamp is {found}, and that of the first is {allowed}"
     ),

@@ -13,6 +13,7 @@ import mmap
 import os
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +33,14 @@ from kfuzz.logs.snapshot import CRC_BYTES, LEADER_EPOCH_CHECKPOINT, OTHER_BYTES_
 from kfuzz.text import printable
 from kfuzz.units import counted, utc_text
 from kfuzz.wire.io.checksum import crc32c
-from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
+from kfuzz.wire.io.layout import (
+    BATCH_CRC_COVERS_FROM,
+    BATCH_HEADER_SIZE,
+    HEADER_AT,
+    HEADER_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+)
 from kfuzz.wire.records.framing import frames, next_frame
 
 # The entries of each kind of index: fields and their widths in bytes; all are big-endian and signed.
@@ -171,7 +179,7 @@ def read_stored(path: Path) -> Stored | None:
 
 
 def partition_offsets(path: Path) -> dict[tuple[str, int], int]:
-    """The offsets in a checkpoint of partitions; none if it cannot be read: a broker takes it for an empty one."""
+    """The offsets in a checkpoint of partitions; none if it cannot be read."""
     stored = read_stored(path)
     rows = stored.entries() if stored and not stored.is_refused else ()
     return {(topic, partition): offset for _, (topic, partition, offset) in rows}
@@ -300,11 +308,11 @@ class _Index:
         """The bytes of the entries."""
         return memoryview(self.data)[: self.end]
 
+    def entry(self, number: int) -> tuple[Any, ...]:
+        return self.absolute(self.layout.unpack_from(self.data, number * self.layout.size))
+
     def last(self) -> tuple[int, tuple[Any, ...]] | None:
-        if not self.end:
-            return None
-        at = self.end - self.layout.size
-        return at, self.absolute(self.layout.unpack_from(self.data, at))
+        return (self.end - self.layout.size, self.entry(self.made.count - 1)) if self.end else None
 
     def segment(self) -> memoryview | None:
         """The segment beside the index, if it is there and not empty."""
@@ -394,7 +402,23 @@ def _time_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored
             if end is not None and offset > end:
                 index.find("index-entry-beyond-log", at, "offset", offset, end)
                 break
+        for at, (timestamp, offset) in (next(index.entries()), last):
+            known = _max_timestamp(path, log, offset)
+            if known is not None and known != timestamp:
+                index.find("index-timestamp-wrong", at, "timestamp", timestamp, known)
     return index.made
+
+
+def _max_timestamp(path: Path, log: memoryview, offset: int) -> int | None:
+    """The largest timestamp of the batch with this offset; None if no sound batch of magic 2 has it."""
+    start, index = 0, _offset_index_of(path)
+    if index is not None and (after := bisect_right(range(index.made.count), offset, key=lambda i: index.entry(i)[0])):
+        known, position = index.entry(after - 1)
+        start = position if last_offset_at(log, position) == known else 0
+    at = next((at for at, *_ in frames(log, start) if last_offset(log[at:]) >= offset), -1)
+    if at < 0 or OFFSET.unpack_from(log, at)[0] > offset or not has_right_crc(log, at):
+        return None
+    return int(OFFSET.unpack_from(log, at + HEADER_AT["max_timestamp"])[0])
 
 
 def _transaction_index(path: Path, data: bytes | mmap.mmap, profile: Profile) -> Stored:
@@ -413,7 +437,21 @@ def _transaction_index(path: Path, data: bytes | mmap.mmap, profile: Profile) ->
 def last_offset(head: bytes | memoryview) -> int:
     """The last offset of the batch that begins with ``head``, by its header."""
     (last,) = OFFSET.unpack_from(head)
-    return int(last) + (DELTA.unpack_from(head, HEADER_AT["last_offset_delta"])[0] if head[MAGIC_AT] == 2 else 0)
+    return int(last) + (DELTA.unpack_from(head, HEADER_AT["last_offset_delta"])[0] if _has_header(head) else 0)
+
+
+def _has_header(head: bytes | memoryview) -> bool:
+    """Whether a broker takes the batch for one of magic 2, as it does all above; the byte is signed."""
+    return 2 <= head[MAGIC_AT] < 128
+
+
+def has_right_crc(log: memoryview, at: int) -> bool:
+    """Whether the batch at byte ``at`` has magic 2 for a broker and a right CRC, which does not cover the magic."""
+    (size,) = DELTA.unpack_from(log, at + OFFSET.size)
+    batch = log[at : at + LOG_OVERHEAD + max(size, 0)]
+    if len(batch) < BATCH_HEADER_SIZE or len(batch) < LOG_OVERHEAD + size or not _has_header(batch):
+        return False
+    return bool(DELTA.unpack_from(batch, HEADER_AT["crc"])[0] & 0xFFFFFFFF == crc32c(batch[BATCH_CRC_COVERS_FROM:]))
 
 
 def broker_offsets(log: memoryview, at: int = 0) -> Iterator[int | None]:
@@ -429,7 +467,7 @@ def broker_offsets(log: memoryview, at: int = 0) -> Iterator[int | None]:
             return
         if size > len(log) - at:
             return
-        is_cut = log[at + MAGIC_AT] >= 2 and len(log) - at < BATCH_HEADER_SIZE
+        is_cut = _has_header(log[at:]) and len(log) - at < BATCH_HEADER_SIZE
         yield None if is_cut else last_offset(log[at:])
         at += size
 

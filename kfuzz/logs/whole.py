@@ -11,19 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kfuzz.annotate.listing import Entry
+from kfuzz.annotate.listing import Entry, Listing
 from kfuzz.errors import UsageError
 from kfuzz.files import map_regular, read_small
 from kfuzz.findings import Finding, Profile
 from kfuzz.findings.model import WHOLE
 from kfuzz.findings.stored import stored_finding
-from kfuzz.kafka import INT64_MAX
+from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.logs.log_facts import LogFacts
 from kfuzz.logs.lost import INDEXED, OUTSIDE, Bounds, LostOffsets
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, read_snapshot
@@ -32,6 +32,7 @@ from kfuzz.logs.stored import (
     CLEAN_SHUTDOWN,
     CLEANER,
     FOLDER,
+    INDEXES,
     LEAVING,
     LOG_START,
     META_PROPERTIES,
@@ -42,9 +43,12 @@ from kfuzz.logs.stored import (
     broker_end,
     broker_offsets,
     entry_struct,
+    has_right_crc,
+    last_offset,
     names_in,
     offset_entries,
     partition_offsets,
+    read_stored,
 )
 from kfuzz.places import is_tiered
 from kfuzz.text import printable
@@ -67,6 +71,11 @@ ENDING: Final = (
     "transaction-not-ended",
     "wrapper-start-unknown",
 )
+# A broker may not see these: it does not ask for the magic, and knows a segment's base offset by its name.
+MAGIC_UNKNOWN: Final = "magic-unknown"
+UNSEEN: Final = (MAGIC_UNKNOWN, OUTSIDE)
+# The findings about a transaction index that a broker does not use. It asks nothing of the other indexes.
+UNUSABLE: Final = ("aborted-entry-version-unknown", "index-last-offset-low")
 # The findings about a directory with which a broker does not start.
 REFUSED: Final = ("folder-unknown", "meta-properties-incomplete", "meta-properties-missing", "partition-twice")
 LOADS: Final = "loads it"
@@ -119,6 +128,8 @@ class _Segment:
     has_tail: bool
     # The bytes after its last batch that are named as damage.
     is_lost: bool
+    # Whether its last batch has an offset that is too high for its indexes.
+    overflows: bool
 
     @property
     def is_bad(self) -> bool:
@@ -144,7 +155,7 @@ class _Segment:
             self.is_above
             or code in ENDING
             or (code == INDEXED and is_rebuilt)
-            or (code == OUTSIDE and not self.ends_badly)
+            or (code == OUTSIDE and not self.overflows)
         )
 
     @property
@@ -200,6 +211,8 @@ class Directory:
         self.names = names_in(path)
         self.meta = self._meta() if META_PROPERTIES in self.names else {}
         self.points = {name: partition_offsets(path / name) for name in CHECKPOINTS if name in self.names}
+        # A broker takes this directory offline for one of these, and ends if it has no other one.
+        self.refused = [path / name for name in CHECKPOINTS if name in self.names and _is_refused(path / name)]
         self.is_brokers = bool(self.points or {META_PROPERTIES, CLEAN_SHUTDOWN} & self.names)
         self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None
         self.ends: dict[tuple[str, int], int] = {}
@@ -244,7 +257,7 @@ class Directory:
                 elif offset > end:
                     code = "log-start-beyond-log" if name == LOG_START else "checkpoint-offset-beyond-log"
                     find(path / name, code, offset, end, called)
-        always = [place for place, one in self.judged.findings if one.code in REFUSED]
+        always = self.refused + [place for place, one in self.judged.findings if one.code in REFUSED]
         clean, unclean = (_refusal(self.refusing[is_clean] + always, path) for is_clean in (True, False))
         start = Start(clean, unclean, self.was_clean)
         self.judged.start = None if start.is_plain else start
@@ -303,6 +316,8 @@ class Partition:
         # refuses to start at all.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
         self.refusing: Path | None = None
+        # Segments with an index that is damaged, and that a broker keeps if it does not recover the segment.
+        self.kept: dict[str, int] = {}
         # Whether a file beside the segments has a finding.
         self.has_wrong_file = False
         # By the name of an offset index: its first wrong entry, or -1.
@@ -322,12 +337,33 @@ class Partition:
         base = min(int(path.stem), INT64_MAX)
         self.is_joined &= damage is None and not facts.is_cleaned and base == (base if first < 0 else first)
         self.is_joined &= not self.segments or self.segments[-1].end == base
-        self.segments.append(_Segment(path.name, base, first, last, facts.next_offset, damage, has_tail, is_lost))
         if damage is None:
             self.misplaced[f"{path.stem}.index"] = facts.misplaced
+        end, overflows = facts.next_offset, False
+        if damage and damage.code in UNSEEN:
+            damage, end = self._seen(path, base)
+        if damage and damage.code == OUTSIDE:
+            *_, offset = None, *broker_offsets(memoryview(map_regular(path)))
+            overflows = offset is not None and offset > base + INT32_MAX
+        self.segments.append(_Segment(path.name, base, first, last, end, damage, has_tail, is_lost, overflows))
         self._compare_aborted(path.with_suffix(".txnindex"))
         if int(path.stem) == self.bases[-1] and facts.next_offset != base:
             self._compare_snapshot(facts.next_offset)
+
+    def _seen(self, path: Path, base: int) -> tuple[Damage | None, int]:
+        """The first damage that a broker sees that recovers the segment, and the offset after the last batch."""
+        log, facts, damage = memoryview(map_regular(path)), LogFacts(STEP_BYTES), None
+        facts.begin_segment(base)
+        # The last batch that only a broker takes for sound: the sound ones before it, and the offset after it.
+        passed = (-1, 0)
+        for entry in Listing(log, profile=self.judged.profile, role="log", also=facts):
+            code = next((one.code for one in entry.findings if one.severity == "fatal"), "")
+            is_near = code == OUTSIDE and 0 <= entry.last_offset - base <= INT32_MAX
+            if is_near or (code == MAGIC_UNKNOWN and has_right_crc(log, entry.at)):
+                passed = (facts.batches, last_offset(log[entry.at :]) + 1)
+            elif code and damage is None:
+                damage = Damage(code, passed[1] if passed[0] == facts.batches else facts.next_offset)
+        return damage, passed[1] if passed[0] == facts.batches else facts.next_offset
 
     def lose_abort(self, path: Path, marker: Entry) -> None:
         """The segment at ``path`` has an ABORT marker that cannot be read."""
@@ -350,8 +386,10 @@ class Partition:
         base, suffix = int(match[1]), match[2]
         if suffix != ".snapshot" and base not in self.bases:
             self.judged.find(path, "segment-missing", base)
-        elif suffix == ".txnindex" and stored.is_refused:
+        elif suffix == ".txnindex" and any(one.code in UNUSABLE for one in stored.findings):
             self.rebuilt.add(base)
+        elif suffix in INDEXES and stored.is_refused:
+            self.kept[path.name] = base
         elif suffix == ".index" and not stored.count and stored.room and base != self.bases[-1]:
             self.judged.find(path, "index-of-zeros", stored.size)
 
@@ -427,7 +465,7 @@ class Partition:
             elif segments and offset > max(self.end_offset, self.bases[-1]):
                 find(self._snapshot(offset), "snapshot-beyond-log", offset - 1, self.end_offset)
         reached = max(directory.point(name, self.partition) for name in (RECOVERY_POINT, REPLICATION))
-        is_doubtful = self.has_wrong_file or self.judged.findings or reached > self.end_offset
+        is_doubtful = self.has_wrong_file or self.judged.findings or (reached > self.end_offset and not self.was_closed)
         if segments and not segments[-1].is_lost and is_doubtful:
             self._lose(segments[-1].name, segments[-1])
         is_named = METADATA_NAME in self.names or not self.partition or self.is_krafts or directory.is_zookeepers
@@ -448,12 +486,25 @@ class Partition:
             self.judged.start = Start(self._start(is_clean=True), self._start(is_clean=False), directory.was_clean)
         return self.judged
 
+    @property
+    def was_closed(self) -> bool:
+        """Whether a snapshot or the high watermark shows that the log ended where it ends now. Then a recovery point
+        above it is that of another log.
+        """
+        shown = {self.directory.point(REPLICATION, self.partition), *self.stems.get(".snapshot", ())} - {*self.bases}
+        return 0 < self.end_offset == max(shown, default=0)
+
     def _snapshot(self, offset: int) -> Path:
         return self.path / f"{offset:020d}.snapshot"
 
     def _lose(self, name: str, before: _Segment) -> None:
         """Note the offsets that are missing after the segment ``before``."""
-        if lost := Bounds(self.path / before.name).missing(0, before.end - 1):
+        bounds = Bounds(self.path / before.name)
+        lost = bounds.missing(0, before.end - 1)
+        if lost and lost.next is None and self.was_closed:
+            seen = max((one for one in bounds.indexed() if one >= before.end), default=None)
+            lost = None if seen is None else replace(lost, seen=seen)
+        if lost:
             self.judged.lost.append((self.path / name, lost))
 
     def _close_epochs(self) -> None:
@@ -462,7 +513,8 @@ class Partition:
             self.judged.find(
                 self.path, "leader-epoch-falls", facts.fallen_epoch, facts.epoch_before, str(facts.epoch_fell_at)
             )
-        if path.name not in self.names or facts.is_cleaned or self.epochs is None:
+        is_missing = path.name not in self.names
+        if (is_missing and not self.directory.is_brokers) or facts.is_cleaned or self.epochs is None:
             return
         known = dict(self.epochs)
         # A broker removes the epochs before the log's start from the file.
@@ -474,6 +526,7 @@ class Partition:
             # The log may begin inside an epoch.
             if begins is None or begins > offset or (begins < offset and offset > start):
                 detail = "the file does not have it" if begins is None else f"the file says {begins}"
+                detail = "the file is missing" if is_missing else detail
                 self.judged.find(path, "leader-epoch-mismatch", epoch, offset, detail)
                 return
         for epoch, offset in self.epochs:
@@ -547,11 +600,15 @@ class Partition:
         if any(one.code == "partition-metadata-missing" for _, one in self.judged.findings):
             return "renames it to -stray and begins an empty one"
         acts: list[str] = []
-        rebuilt = [one.name for one in self.segments if one.base in self.rebuilt]
-        if rebuilt:
-            acts.append(f"rebuilds the indexes of {rebuilt[0] if len(rebuilt) == 1 else f'{len(rebuilt)} segments'}")
-        end = self.end_offset
         recovered = dict(self._recovered(is_clean))
+        cut = next((number for number, one in recovered.items() if one.is_bad and self._keeps_index(one)), INT64_MAX)
+        made = self.rebuilt | {one.base for number, one in recovered.items() if number <= cut} & set(self.kept.values())
+        if rebuilt := [one.name for one in self.segments if one.base in made]:
+            acts.append(f"rebuilds the indexes of {rebuilt[0] if len(rebuilt) == 1 else f'{len(rebuilt)} segments'}")
+        reached = {one.base for one in recovered.values()}
+        if kept := [name for name, base in self.kept.items() if base not in reached]:
+            acts.append(f"keeps {f'the damaged {kept[0]}' if len(kept) == 1 else f'{len(kept)} damaged indexes'}")
+        end = self.end_offset
         for number, one in recovered.items():
             # Such a segment is recovered for the sake of its indexes.
             is_rebuilt = one.base in self.rebuilt
@@ -579,6 +636,16 @@ class Partition:
         if log_start > end:
             acts.append(f"deletes its segments and begins an empty log at offset {log_start}")
         return ", then ".join(acts) or LOADS
+
+
+def _is_refused(path: Path) -> bool:
+    """Whether a broker refuses this checkpoint. It begins anew if a line has all its words, and one is no number."""
+    stored = read_stored(path)
+    if stored is None or not stored.is_refused:
+        return False
+    one = stored.findings[0]
+    words = bytes(map_regular(path)[one.at :]).split(b"\n")[0].split()
+    return one.code != "checkpoint-line-malformed" or len(words) != len(stored.columns)
 
 
 def _refusal(places: list[Path], folder: Path) -> str:

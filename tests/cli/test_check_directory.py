@@ -35,11 +35,12 @@ def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: 
     segment.write_bytes(bad(bad(bad(data, 200), len(data) // 2), -5))
     index = logs / "orders-1" / f"{FIRST}.index"
     index.write_bytes(index.read_bytes() + b"x")
-    start, *lines = kfuzz("check", logs, code=1).stdout.splitlines()
+    start, kept, *lines = kfuzz("check", logs, code=1).stdout.splitlines()
     assert start == (
         f"{logs / 'orders-0'}: at a start without a clean shutdown, a broker truncates it to offset 0, then deletes "
         f"the segment after {segment.name}; after a clean shutdown, it loads it"
     )
+    assert kept.endswith(f"; after a clean shutdown, it keeps the damaged {index.name}")
     assert lines[0].startswith(f"{segment}: fatal: batch[0].crc at byte 17: the stored CRC is")
     assert lines[0].endswith("[crc-mismatch] (3 such places in this file)")
     assert lines[1] == f"{segment}: offsets 0 to 99 are lost; go on at 100"
@@ -60,7 +61,8 @@ def test_damage_is_reported_by_file_and_by_code_and_does_not_end_the_walk(logs: 
     assert document["accepted"] is False
     assert (document["segments"], document["refused_files"]) == (4, 2)
     assert [(one["path"], one["after_clean_shutdown"]) for one in document["starts"]] == [
-        (str(logs / "orders-0"), "loads it")
+        (str(logs / "orders-0"), "loads it"),
+        (str(logs / "orders-1"), f"keeps the damaged {index.name}"),
     ]
     # The partition alone, and the file alone.
     assert kfuzz("check", logs / "orders-1").returncode == 1

@@ -149,12 +149,18 @@ def test_an_index_is_compared_with_the_segment_beside_it(tmp_path: Path) -> None
         made = judged(index, struct.pack(">2i", *wrong))
         assert codes(made) == {"index-entry-misplaced": "deviation"}, wrong
     times = tmp_path / f"{NAME}.timeindex"
-    assert judged(times, struct.pack(">qi", 5, 7)).findings == []
-    assert codes(judged(times, struct.pack(">qi", 5, 8))) == {"index-entry-beyond-log": "deviation"}
+    assert judged(times, struct.pack(">qi", 1, 7)).findings == []
+    assert codes(judged(times, struct.pack(">qi", 1, 8))) == {"index-entry-beyond-log": "deviation"}
     # A wrong offset index does not hide the end of the segment.
     index.write_bytes(struct.pack(">2i", 7, size + 1))
+    assert judged(times, struct.pack(">qi", 1, 7)).findings == []
+    assert codes(judged(times, struct.pack(">qi", 1, 8))) == {"index-entry-beyond-log": "deviation"}
+    assert codes(judged(times, struct.pack(">qi", 5, 7))) == {"index-timestamp-wrong": "deviation"}
+    index.write_bytes(right)
+    assert codes(judged(times, struct.pack(">qiqi", 0, 3, 1, 7))) == {"index-timestamp-wrong": "deviation"}
+    # No sound batch says what is right.
+    written(tmp_path, *batches[:3], batches[3][:-1] + b"!", base=BASE)
     assert judged(times, struct.pack(">qi", 5, 7)).findings == []
-    assert codes(judged(times, struct.pack(">qi", 5, 8))) == {"index-entry-beyond-log": "deviation"}
 
 
 def test_zeros_after_the_entries_are_room_for_more(tmp_path: Path) -> None:

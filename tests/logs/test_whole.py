@@ -77,6 +77,14 @@ def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
     )
 
 
+def test_a_broker_refuses_to_start_with_a_cleaner_checkpoint_that_cannot_be_read(broker: Path) -> None:
+    # The broker of the other tests has no cleaner.
+    (broker / "cleaner-offset-checkpoint").write_text("0\n2\norders 0 5\n")
+    codes, (*_, whole) = judged(broker)
+    assert set(codes) == {"checkpoint-count-mismatch"}
+    assert str(whole.start) == "at its next start, a broker refuses to start, because of cleaner-offset-checkpoint"
+
+
 def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) -> None:
     make(ALL["a bit of another segment"], broker / "orders-0")
     (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 600\n")
@@ -144,6 +152,19 @@ def test_each_gap_says_where_to_go_on(broker: Path) -> None:
         "offsets 259 to 517 are lost; go on at 518",
         "the offsets from 772 on are lost, at least to 776; nothing follows them",
     ]
+
+
+def test_a_recovery_point_shows_lost_offsets_unless_the_log_was_closed_where_it_ends(broker: Path) -> None:
+    def lost() -> list[str]:
+        return [str(one) for made in check_directory(broker, Counts(), role="log") for one in made.lost]
+
+    (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 5000\n")
+    assert lost() == []
+    (broker / "replication-offset-checkpoint").write_text("0\n1\norders 0 800\n")
+    assert lost() == ["the offsets from 777 on are lost, at least to 4999; nothing follows them"]
+    (broker / "replication-offset-checkpoint").unlink()
+    (broker / "orders-0" / f"{777:020d}.snapshot").unlink()
+    assert lost() == ["the offsets from 777 on are lost, at least to 4999; nothing follows them"]
 
 
 def test_damage_is_no_sign_of_a_cleaner(broker: Path) -> None:
