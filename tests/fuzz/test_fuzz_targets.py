@@ -115,6 +115,7 @@ FAULTS: dict[str, list[Fault]] = {
         (records, "columns", column("key", [b"k", b""]), PLAIN, ".*becomes the row"),
         (records, "columns", column("value", [b"v", None]), PLAIN, ".*becomes the row"),
         (records, "columns", as_if(lambda made: made.slice(1)), PLAIN, "2 records become 1 rows"),
+        (records, "encode_columns", lambda real: raising(EncodeError("no valid data")), PLAIN, "rows that were read "),
         (records, "columns", of(REFUSED), PLAIN, "read refuses None, but columns "),
         (records, "columns", of(PLAIN), REFUSED, "read refuses .*, but columns do not"),
     ],
