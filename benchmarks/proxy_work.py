@@ -6,6 +6,7 @@ proxy's processes alone, in user and system mode; in :func:`delay` it is the med
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -227,7 +228,9 @@ def _cpu_ns(pid: int) -> int:
 def _end(process: subprocess.Popen[bytes]) -> None:
     children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     for one in (*children, process):
-        one.kill()
+        # A child may end by itself meanwhile.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
     process.communicate()
 
 
