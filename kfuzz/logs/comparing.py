@@ -137,12 +137,13 @@ class Side:
             size = next_frame(self.view, self.at)[0]
             end = self.at + size if size > 0 else None
             self.head = next(headers(self.view[self.at : end], limits=self.limits))
-            is_readable = size > 0 and self.head.is_readable
-            self.misfit = self._misfit(self.head) if is_readable else ""
-            if not is_readable:
+            self.misfit = ""
+            if size <= 0 or not self.head.is_readable:
                 bad = self.begin + self.at
-                self.head = self.head._replace(size=next_place(*self._whole(), bad, size, self.size) - bad)
-            self.head = self.head._replace(is_readable=is_readable and not self.misfit)
+                after = next_place(*self._whole(), bad, size, self.size)
+                self.head = self.head._replace(size=after - bad, is_readable=False)
+            elif misfit := self._misfit(self.head):
+                self.misfit, self.head = misfit, self.head._replace(is_readable=False)
         return self.head
 
     def _whole(self) -> tuple[Search, Mapped]:

@@ -433,12 +433,14 @@ def _refused(copy: Path, low: int, high: int) -> tuple[int, Finding] | None:
         return verdict.consumed, verdict.fatal
     if verdict.consumed < len(data):
         return verdict.consumed, Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
-    before, view = low - 1, memoryview(data)
-    for at, _, _ in frames(data):
+    if falls := next((one for one in verdict.findings if one.code == NOT_INCREASING), None):
+        return falls.at, falls
+    # Offsets rise, so only the first batch can begin too low, and the last one end too high.
+    view = memoryview(data)
+    for at in (0, *deque((at for at, _, _ in frames(data)), maxlen=1)) if data else ():
         base, last = _span(view[at:])
-        if base <= before or last >= high:
-            return at, Finding(NOT_INCREASING, "fatal", at, "", None, f"{base} to {last}")
-        before = last
+        if base < low or last >= high:
+            return at, Finding(OUTSIDE, "fatal", at, "", None, f"{base} to {last}")
     return None
 
 
@@ -483,8 +485,10 @@ def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None
 
 
 def _fitting(spans: Sequence[tuple[int, int]], low: int) -> set[int]:
-    """The places of the most spans of offsets of which each begins after the end of the one before, from ``low`` on up
-    to the last span, which is no batch. Of such lists, it is one in which most spans are side by side.
+    """The places of the spans of offsets to keep: as many as possible, each of which begins after the end of the last.
+
+    The first begins at ``low`` or above; the last of ``spans`` is no batch, but the end of all. Of two choices with as
+    many spans, the one in which more of them are side by side is taken.
     """
     # The best lists that end at an offset: how many spans they have, how many side by side, and the place of the last.
     best: dict[int, tuple[int, int, int]] = {low - 1: (0, 0, -1)}
