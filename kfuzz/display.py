@@ -15,15 +15,28 @@ PLAIN_INTERVAL_S = 5.0
 # A table says more than a line, and its work takes minutes or hours.
 PLAIN_TABLE_INTERVAL_S = 30.0
 
-# The terminals with a bar now, the last one at the bottom.
-_bars: list[Console] = []
+# The terminals with a bar or a table now, the last one at the bottom.
+_live: list[Console] = []
 
 
-def print_above_bar(lines: str) -> bool:
-    """Print text for the terminal above the bar that is shown there. Returns False if there is none."""
-    if _bars:
-        _bars[-1].out(lines, end="", highlight=False)
-    return bool(_bars)
+@contextlib.contextmanager
+def printed_above(console: Console) -> Iterator[None]:
+    """Inside the block, :func:`print_above` prints above the bar or the table that ``console`` shows.
+
+    The bar itself must leave standard output alone: rich would replace it, and click writes around the replacement.
+    """
+    _live.append(console)
+    try:
+        yield
+    finally:
+        _live.remove(console)
+
+
+def print_above(lines: str) -> bool:
+    """Print text for the terminal above the bar or table that is shown there. Returns False if there is none."""
+    if _live:
+        _live[-1].out(lines, end="", highlight=False)
+    return bool(_live)
 
 
 @contextlib.contextmanager
@@ -42,16 +55,12 @@ def progress(what: str, total: int | None, *, quiet: bool = False) -> Iterator[C
         columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn()]
         if total is not None:
             columns.append(MofNCompleteColumn())
-        # rich would replace standard output too, and click would write around its replacement.
-        console = Console(stderr=True)
-        shown = Progress(*columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False)
-        with shown as bar:
-            _bars.append(console)
-            try:
-                task = bar.add_task(what, total=total)
-                yield lambda done: bar.update(task, completed=done)
-            finally:
-                _bars.remove(console)
+        shown = Progress(
+            *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True, redirect_stdout=False
+        )
+        with shown as bar, printed_above(bar.console):
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
     else:
         began = last = time.monotonic()
 
@@ -80,7 +89,8 @@ def live_table(
         from rich.live import Live
         from rich.table import Table
 
-        with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+        shown = Live(console=Console(stderr=True), transient=True, auto_refresh=False, redirect_stdout=False)
+        with shown as live, printed_above(live.console):
 
             def draw(rows: Sequence[Sequence[str]], lines: Sequence[str]) -> None:
                 table = Table(box=None, padding=(0, 1, 0, 0))

@@ -32,6 +32,13 @@ def ran(script: str, *words: str | Path, code: int = 0) -> subprocess.CompletedP
     return run_program(sys.executable, script, *words, code=code, variables=SAME_PATHS, timeout=300)
 
 
+def written_script(beside: Path, source: str) -> str:
+    """The path of a script with this source."""
+    script = beside.with_name("script.py")
+    script.write_text(source)
+    return str(script)
+
+
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The outcome of each verb and reader with a segment that was cut right after it was mapped."""
@@ -108,8 +115,8 @@ def test_many_mappings_are_watched_at_a_time(path: Path) -> None:
 
 
 def test_a_bus_error_elsewhere_ends_the_process_as_before(path: Path) -> None:
-    script = path.with_name("script.py")
-    script.write_text(
+    script = written_script(
+        path,
         "import faulthandler, mmap, os, sys\n"
         "from kfuzz.files import map_bytes\n"
         "if sys.argv[2:]: faulthandler.enable()\n"
@@ -117,22 +124,22 @@ def test_a_bus_error_elsewhere_ends_the_process_as_before(path: Path) -> None:
         "with open(sys.argv[1], 'rb') as file: theirs = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)\n"
         "os.truncate(sys.argv[1], 0)\n"
         "print(ours[0], flush=True)\n"
-        "theirs[0]\n"
+        "theirs[0]\n",
     )
     for options, told in (([], ""), (["faulthandler"], "Fatal Python error: Bus error")):
         path.write_bytes(b"x" * SIZE)
-        done = ran(str(script), path, *options, code=-signal.SIGBUS)
+        done = ran(script, path, *options, code=-signal.SIGBUS)
         assert done.stdout == "0\n"
         assert told in done.stderr
 
 
 def test_a_bus_error_that_another_process_sends_ends_it_as_before(path: Path) -> None:
-    script = path.with_name("script.py")
-    script.write_text(
+    script = written_script(
+        path,
         "import os, signal, sys\n"
         "from kfuzz.files import map_bytes\n"
         "ours = map_bytes(sys.argv[1])\n"
         "os.kill(os.getpid(), signal.SIGBUS)\n"
-        "print('goes on')\n"
+        "print('the process goes on after the signal')\n",
     )
-    assert ran(str(script), path, code=-signal.SIGBUS).stdout == ""
+    assert ran(script, path, code=-signal.SIGBUS).stdout == ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
-from kfuzz.display import print_above_bar
+from kfuzz.display import print_above
 from kfuzz.display import progress as progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes, require_writable, write_whole
@@ -40,7 +40,7 @@ def say(*sentences: object, err: bool = False) -> None:
         if err:
             line = fitted(line, terminal_width(sys.stderr))
         # A bar is only shown where standard error is a terminal.
-        if not (err and print_above_bar(f"{line}\n")):
+        if not (err and print_above(f"{line}\n")):
             click.echo(line, err=err)
 
 
@@ -176,7 +176,7 @@ class _Terminal(io.TextIOWrapper):
     def write(self, text: str, /) -> int:
         width = terminal_width()
         lines = "\n".join(fitted(line, width) for line in text.split("\n"))
-        if not (lines.endswith("\n") and print_above_bar(lines)):
+        if not (lines.endswith("\n") and print_above(lines)):
             super().write(lines)
         return len(text)
 

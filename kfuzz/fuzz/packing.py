@@ -81,7 +81,7 @@ def in_batch(data: bytes, limit_bytes: int = 1 << 16) -> bytes | None:
 
 
 def stream_of(batch: bytes) -> bytes:
-    """The `compression` input of which :func:`in_batch` made the batch."""
+    """The input of target `compression` that has the stream in ``batch``, which :func:`in_batch` made."""
     if batch[MAGIC_AT] == 2:
         stream = batch[BATCH_HEADER_SIZE:]
     else:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kfuzz.display import PLAIN_INTERVAL_S
+from kfuzz.display import PLAIN_INTERVAL_S, printed_above
 from kfuzz.units import counted
 
 # A job of hours needs no line every five seconds in its log.
@@ -76,7 +76,8 @@ def job_progress(job: Job, clock: Callable[[], float] = time.monotonic) -> Itera
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
         columns = [SpinnerColumn(), BarColumn(bar_width=20), TextColumn("{task.description}")]
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        shown = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+        with shown as bar, printed_above(bar.console):
             task = bar.add_task(job.line(0, 0, 0), total=job.tasks)
 
             def move(done: int, failed: int) -> None:

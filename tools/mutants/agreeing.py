@@ -65,9 +65,9 @@ def _wholes() -> list[tuple[Definition, int, bytes]]:
 
 
 def digests(count: int, only: Sequence[str] = ()) -> dict[str, str]:
-    """The digests over ``count`` inputs, of which a quarter are messages, by what was asked.
+    """For each question, the digest of its answers. The questions share ``count`` inputs; messages get a quarter.
 
-    With ``only``, the others are not asked, and their digests say nothing.
+    With ``only``, no other question is asked, and the digests of the others say nothing.
     """
     made = {name: hashlib.blake2b(digest_size=16) for name in (*WORK, MESSAGES)}
     for data, (name, work) in zip(islice(Mutator(SEED), count - count // 4), cycle(WORK.items()), strict=False):
