@@ -18,7 +18,7 @@ from kfuzz.corpora.words import NAMES
 from kfuzz.documents import load_json
 from kfuzz.forms import Wrong, shown
 from kfuzz.kafka import INT32_MAX
-from kfuzz.schemas.checked import registry_of
+from kfuzz.schemas.checked import as_written, registry_of
 
 # Parts of 2026-01-31T08:00:00.000Z: where each begins, and its size.
 DATES: Final = {"date-time": (0, DATE_BYTES), "date": (0, 10), "time": (11, 13)}
@@ -197,7 +197,7 @@ class Compiler(Shaper):
 
     def _number(self, schema: dict[str, Any], path: str, *, whole: bool) -> None:
         schema = _with_numbers(schema)
-        step = _exact(schema.get("multipleOf", 1 if whole else 0))
+        step = as_written(schema.get("multipleOf", 1 if whole else 0))
         # A whole number that is a multiple of 3/2 is one of 3.
         step = Fraction(step.numerator) if whole else step
         places = next((at for at in range(PLACES_MAX) if 10**at % step.denominator == 0), PLACES_MAX)
@@ -220,18 +220,13 @@ class Compiler(Shaper):
         self.ends(path, found, low, high, NUMBER_MAX)
         is_bounded = found.min is not None or "minimum" in schema or "exclusiveMinimum" in schema
         low, high = low if found.min is None else found.min, high if found.max is None else found.max
-        last = _exact(high) // step
-        first = -(-_exact(low) // step) if is_bounded else min(0, last)
+        last = as_written(high) // step
+        first = -(-as_written(low) // step) if is_bounded else min(0, last)
         last = last if found.max is not None else min(last, first + LABELS_MAX - 1)
         require_some(first <= last, path, f"multiple of {schema['multipleOf']}", low, high)
         count = min(last - first + 1, LABELS_MAX)
         chosen = [first + (last - first) * at // max(1, count - 1) for at in range(count)]
         self.choose([(_written(int(one * step * 10**places), places), 1) for one in chosen])
-
-
-def _exact(number: float) -> Fraction:
-    """The number as it is written."""
-    return Fraction(repr(number))
 
 
 def _written(unscaled: int, places: int) -> bytes:

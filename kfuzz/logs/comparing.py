@@ -16,7 +16,7 @@ from itertools import groupby, islice, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from kfuzz.annotate.listing import codec_name, next_place
+from kfuzz.annotate.listing import codec_name
 from kfuzz.annotate.parts import PREVIEW_SIZE
 from kfuzz.annotate.records import opened
 from kfuzz.files import local_path
@@ -24,16 +24,15 @@ from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.alike import alike
 from kfuzz.logs.latest import Keyed, Latest, last_records
 from kfuzz.logs.reading import FINDING, read_slice, schema
-from kfuzz.logs.segments import Segment, batch_bytes, find_segments, refuse
+from kfuzz.logs.segments import Segment, Whole, batch_bytes, find_segments, refuse
 from kfuzz.logs.slicing import slices
-from kfuzz.mapped import Mapped, mapped, require_whole
+from kfuzz.mapped import mapped, require_whole
 from kfuzz.records import Limits, Record, iterate
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.reader import BatchHeader, headers
 from kfuzz.units import counted
 from kfuzz.wire.io.layout import BATCH_HEADER_SIZE, CODEC_MASK, CONTROL, HEADER_UP_TO_MAGIC, TRANSACTIONAL
 from kfuzz.wire.records.framing import frames, next_frame
-from kfuzz.wire.walk.search import Search
 from kfuzz.wire.walk.transactions import ABORT, COMMIT, end_marker
 
 WINDOW_BYTES: Final = 16 << 20
@@ -77,7 +76,7 @@ class Side:
         self._files = (segment for segment in segments if segment.size)
         self._segment: Segment | None = None
         self._file: BinaryIO | None = None
-        self._search: tuple[Search, Mapped] | None = None
+        self._whole: Whole | None = None
         # Why the next batch counts as one that cannot be read, although it can.
         self.misfit = ""
 
@@ -129,7 +128,8 @@ class Side:
                 return False
             self.done += self.size
             self._segment, self._file, self.size = segment, segment.open(), segment.size
-            self.view, self._search, self.begin, self.at = memoryview(b""), None, 0, 0
+            self._whole = Whole(self._file, self.size)
+            self.view, self.begin, self.at = memoryview(b""), 0, 0
 
     def look(self) -> BatchHeader | None:
         """The next batch, or bytes that cannot be read; None at the end of the log."""
@@ -138,21 +138,14 @@ class Side:
             end = self.at + size if size > 0 else None
             self.head = next(headers(self.view[self.at : end], limits=self.limits))
             self.misfit = ""
+            assert self._whole is not None
             if size <= 0 or not self.head.is_readable:
                 bad = self.begin + self.at
-                after = next_place(*self._whole(), bad, size, self.size)
+                after = self._whole.next_place(bad, size, self.size)
                 self.head = self.head._replace(size=after - bad, is_readable=False)
             elif misfit := self._misfit(self.head):
                 self.misfit, self.head = misfit, self.head._replace(is_readable=False)
         return self.head
-
-    def _whole(self) -> tuple[Search, Mapped]:
-        """The whole file, however large."""
-        if self._search is None:
-            assert self._file is not None
-            whole = Mapped(self._file, 0, self.size)
-            self._search = Search(whole), whole
-        return self._search
 
     def _misfit(self, head: BatchHeader) -> str:
         """Why the offsets do not fit, if they reach those of the batch after ``head``. No CRC covers a base offset.
@@ -160,9 +153,10 @@ class Side:
         If the batch after that one is above ``head``, the one between them has too low an offset.
         """
         assert self._segment is not None
+        assert self._whole is not None
         if head.base_offset < 0:
             return f"its offsets do not fit: {head.base_offset} is below 0"
-        whole = memoryview(self._whole()[1])
+        whole = memoryview(self._whole.mapped)
         frame_places = (at for at, _, _ in frames(whole, self.begin + self.at + head.size))
         after = [int.from_bytes(whole[at : at + 8], "big", signed=True) for at in islice(frame_places, 2)]
         after += [] if self._segment.next_offset is None else [self._segment.next_offset]
@@ -174,8 +168,9 @@ class Side:
     def unreadable(self) -> memoryview:
         """The bytes at which :meth:`look` found nothing that can be read."""
         assert self.head is not None
+        assert self._whole is not None
         at = self.begin + self.at
-        return memoryview(self._whole()[1])[at : at + self.head.size]
+        return memoryview(self._whole.mapped)[at : at + self.head.size]
 
     def advance(self) -> None:
         """Pass over the next batch, or the bytes that cannot be read."""

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -244,13 +245,31 @@ def _segment(path: Path, next_offset: int | None) -> Segment:
 # ------------------------------------------------------------------------------------------------- indexes
 
 
+class Whole:
+    """The first ``size`` bytes of an open file, however many. They are mapped when somebody asks for them."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._size = file, size
+
+    @cached_property
+    def mapped(self) -> Mapped:
+        return Mapped(self._file, 0, self._size)
+
+    @cached_property
+    def _search(self) -> Search:
+        return Search(self.mapped)
+
+    def next_place(self, bad: int, size: int, end: int) -> int:
+        """Where reading continues after the bad batch at ``bad``, at most at ``end``: see :meth:`Search.after`."""
+        return next_place(self._search, self.mapped, bad, size, end)
+
+
 class Starts:
     """Places in a segment where batches begin, from its offset index. ``file`` is the open segment."""
 
     def __init__(self, segment: Segment, file: BinaryIO) -> None:
         self.file = file
-        self._size = segment.size
-        self._searched: tuple[Search, Mapped] | None = None
+        self._whole = Whole(file, segment.size)
         self.offsets: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self.positions: npt.NDArray[np.int64] = np.empty(0, np.int64)
         if segment.base_offset is not None:
@@ -284,10 +303,7 @@ class Starts:
         """
         known = self.next(bad)
         end = end if known is None else min(known, end)
-        if self._searched is None:
-            whole = Mapped(self.file, 0, self._size)
-            self._searched = Search(whole), whole
-        return next_place(*self._searched, bad, size if bad + size <= end else 0, end)
+        return self._whole.next_place(bad, size if bad + size <= end else 0, end)
 
     def _nearest(self, at: int, step: int) -> int | None:
         """The first entry from ``at`` on that holds."""

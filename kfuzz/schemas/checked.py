@@ -32,12 +32,15 @@ def _loaded(text: str, name: str) -> Any:
     return schema
 
 
+def as_written(number: float) -> Fraction:
+    """The number as it is written: the double nearest to 33.08 is no multiple of the one nearest to 0.01."""
+    return Fraction(repr(number))
+
+
 def _multiple(_: Any, step: float, value: Any, schema: Any) -> Iterator[ValidationError]:
-    """Compare numbers as they are written: the double nearest to 33.08 is no multiple of the one nearest to 0.01."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        exact = [Fraction(one) if isinstance(one, int) else Fraction(repr(one)) for one in (value, step)]
-        if exact[0] % exact[1]:
-            yield ValidationError(f"{value!r} is not a multiple of {step!r}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and as_written(value) % as_written(step):
+        yield ValidationError(f"{value!r} is not a multiple of {step!r}")
 
 
 def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[[bytes], bytes]:
