@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,12 @@ import pyarrow as pa
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.arrow_rows import beginnings
 from kfuzz.logs.heads import BatchHeads
-from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, batch_bytes, entries, partition_of
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries, partition_of
 from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL
 from kfuzz.wire.records.framing import next_frame
+from kfuzz.wire.walk.search import Search
 from kfuzz.wire.walk.transaction_walk import TransactionWalk
 from kfuzz.wire.walk.transactions import ABORT, COMMIT
 
@@ -42,8 +43,8 @@ class Ahead(ABC):
 
     def __init__(self) -> None:
         self.walk = TransactionWalk()
-        # The place of the walk, and whether it has left the segment in which it began.
-        self.at = -1
+        # The place of the walk, where its last stretch began, and whether it has left the segment in which it began.
+        self.at = self.since = -1
         self.has_left = False
         # By producer: the offsets of its markers, and whether they abort.
         self.ends: dict[int, deque[tuple[int, bool]]] = {}
@@ -54,7 +55,7 @@ class Ahead(ABC):
         ``producers`` has the offset of each one's last batch in the window that ends at ``place``.
         """
         if not self.has_left and self.at < place:
-            self.at, self.walk = place, TransactionWalk()
+            self.at, self.since, self.walk = place, place, TransactionWalk()
             self.ends.clear()
             for producer, offset in producers.items():
                 self.walk.begin(producer, offset)
@@ -99,27 +100,42 @@ class FileAhead(Ahead):
         self.later: deque[Segment] | None = None
         self.index = aborted_entries(segment)
         self.starts: Starts | None = None
+        self.search: Search | None = None
 
     def step(self) -> bool:
         if self.at >= self.segment.size:
             return self._next_segment()
         with self.segment.open() as file:
-            end = min(self.at + STRETCH_BYTES, self.segment.size)
-            view = mapped(file, self.at, end)
+            view = mapped(file, self.at, min(self.at + STRETCH_BYTES, self.segment.size))
             moved = self.took(view)
-            if moved == 0:
-                size, _, _ = next_frame(view, 0)
-                needed = batch_bytes(view)
-                if size == 0 and len(view) < needed <= self.segment.size - self.at:
-                    view = mapped(file, self.at, self.at + needed)
-                    moved = self.took(view)
             require_whole(view)
-            if moved == 0:
+            if moved:
+                self.since, self.at = self.at, self.at + moved
+            else:
+                self._step_by_crc(file)
+        return True
+
+    def _step_by_crc(self, file: BinaryIO) -> None:
+        """Go on where a header stopped the walk, or a batch that is larger than a stretch.
+
+        A wrong length may have led there, past sound batches. So the batches of the last stretch are walked again, only
+        those with a right CRC. To begin or end a transaction twice changes nothing.
+        """
+        end, stopped, self.at = self.segment.size, self.at, self.since
+        view = mapped(file, 0, end)
+        self.search = self.search or Search(view)
+        while self.at <= min(stopped, end - 1):
+            size = next_frame(view, self.at)[0]
+            if size > 0 and self.search.holds(self.at):
+                self.took(view[self.at : self.at + size])
+                self.at += size
+            else:
+                # It maps the file, when it is first asked.
                 self.starts = self.starts or Starts(self.segment, file)
                 self.starts.file = file
-                moved = self.starts.resume(self.at, size, self.segment.size) - self.at
-            self.at += moved
-        return True
+                self.at = self.starts.resume(self.at, size, end)
+        self.since = self.at
+        require_whole(view)
 
     def _next_segment(self) -> bool:
         if self.later is None:
@@ -130,7 +146,7 @@ class FileAhead(Ahead):
         if not self.later:
             return False
         self.segment = self.later.popleft()
-        self.at, self.has_left, self.starts = 0, True, None
+        self.at, self.since, self.has_left, self.starts, self.search = 0, 0, True, None, None
         self.index = aborted_entries(self.segment)
         return True
 
@@ -249,7 +265,7 @@ def last_stable_offset(segment: Segment) -> int | None:
         ahead = FileAhead(one)
         ahead.walk = walk
         with one.open() as file:
-            ahead.at = Starts(one, file).before(start)
+            ahead.at = ahead.since = Starts(one, file).before(start)
         while ahead.at < one.size:
             ahead.step()
             ahead.ends.clear()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -36,6 +37,7 @@ from kfuzz.wire.io.layout import (
 )
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.record_list import renumbered
+from kfuzz.wire.walk.search import Search
 
 WINDOW_BYTES: Final = 4 << 20
 # Old messages come one by one. As many as this go into one batch.
@@ -218,16 +220,19 @@ class _Reader:
         window = WINDOW_BYTES
         while at < end:
             view = mapped(self.file, at, min(at + window, end), private=True)
-            passed = 0
-            for run in self._runs(view):
-                passed += sum(map(len, run))
-                if run[0][MAGIC_AT] == 2:
-                    yield self._new(run[0])
-                else:
-                    yield from self._old(run)
+            began = at
+            for step in chain.from_iterable(map(self._of_run, self._runs(view))):
+                if isinstance(step, Left) and not Search(view[at - began : at - began + step.log_bytes]).holds(0):
+                    # The length may be wrong, so sound batches may be where it leads over.
+                    after = self._after(at, step.log_bytes)
+                    if after != at + step.log_bytes:
+                        yield replace(step, log_bytes=after - at)
+                        at = after
+                        break
+                at += step.log_bytes
+                yield step
             require_whole(view)
-            at += passed
-            if passed:
+            if at > began:
                 window = WINDOW_BYTES
                 continue
             notes = next_frame(view, 0)[2]
@@ -235,10 +240,17 @@ class _Reader:
             if not notes and len(view) < (needed := batch_bytes(view)) <= end - at:
                 window = needed
                 continue
-            self.starts = self.starts or Starts(self.segment, self.file)
-            after = self.starts.resume(at, 0, end)
+            after = self._after(at, 0)
             yield Left(notes[0][0] if notes else "file-truncated", 1, 0, after - at)
             at = after
+
+    def _after(self, bad: int, size: int) -> int:
+        """Where the next batch begins after the bad one of this size."""
+        self.starts = self.starts or Starts(self.segment, self.file)
+        return self.starts.resume(bad, size, self.segment.size)
+
+    def _of_run(self, run: list[memoryview]) -> Iterable[Step]:
+        return [self._new(run[0])] if run[0][MAGIC_AT] == 2 else self._old(run)
 
     def _runs(self, view: memoryview) -> Iterator[list[memoryview]]:
         """The batches in a window; old messages without a codec that follow each other, together."""

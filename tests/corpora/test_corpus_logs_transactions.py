@@ -208,6 +208,28 @@ def test_one_segment_file_has_the_answers_of_its_partition(tmp_path: Path) -> No
         assert rows(logs.read(segment.path)) == [row for row in found if row["segment"] == segment.base_offset]
 
 
+@pytest.mark.parametrize("stretch", [64, 1000, 16 << 20])
+def test_a_wrong_length_hides_no_marker_behind_its_batch(
+    tmp_path: Path, stretch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kfuzz.logs.transactions.STRETCH_BYTES", stretch)
+    log = make_log(tmp_path / "orders-0", 2, per_segment=240, txnindex=False)
+    segment = find_segments(tmp_path)[0]
+    segment.path.with_suffix(".index").unlink()
+    seen, stable = log.rows(isolation="read_committed"), last_stable_offset(segment)
+    plain = [row["position"] for row in log.rows() if row["producer_id"] < 0]
+    for bit in range(4, 15):
+        at = plain[bit * len(plain) // 32]
+        damaged = bytearray(log.data)
+        damaged[at + 11 - bit // 8] ^= 1 << bit % 8
+        segment.path.write_bytes(damaged)
+        assert last_stable_offset(segment) == stable
+        found = log.rows(isolation="read_committed", mode="tolerant")
+        assert [row | {"finding": None} for row in seen if row["position"] != at] == [
+            row for row in found if row["finding"] is None
+        ]
+
+
 def test_a_transaction_index_spares_the_headers_that_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_log(tmp_path / "orders-0", 3)
     walked: list[int] = []

@@ -188,6 +188,23 @@ def test_bad_bytes_are_counted_and_what_follows_is_sent(tmp_path: Path) -> None:
             assert values(broker.batches["t", 0]) == values([plain()[i] for i in (0, 2, 4, 5)])
 
 
+@pytest.mark.parametrize("convert", [False, True])
+def test_a_wrong_length_costs_its_own_batch_alone(tmp_path: Path, convert: bool) -> None:
+    log = [*plain(3), *(old(30 + i, 1, magic=i % 2) for i in range(9)), *plain(3)]
+    for number, bit in ((1, 7), (1, 11), (4, 5), (4, 3), (5, 9), (12, 7)):
+        pieces = [records.encode([one]) for one in log]
+        bad = bytearray(pieces[number])
+        bad[11 - bit // 8] ^= 1 << bit % 8
+        pieces[number] = bytes(bad)
+        [part] = find_parts(write_log(tmp_path, "t-0", pieces).parent)
+        found = list(steps(part.segments, convert=convert))
+        assert sum(step.log_bytes for step in found) == part.size
+        left_out = {number} if convert else {number, *range(3, 12)}
+        assert sum(isinstance(step, Left) for step in found) == len(left_out)
+        sent = sum(step.records for step in found if isinstance(step, Batch))
+        assert sent == sum(len(one.records) for i, one in enumerate(log) if i not in left_out)
+
+
 def test_conversion_joins_old_messages_and_keeps_their_order(tmp_path: Path) -> None:
     log = [old(i, 1, magic=i % 3 // 2) for i in range(300)] + [batch(300)] + [old(310, 5, magic=1, compression="gzip")]
     report, broker = replayed(tmp_path, log, convert=True)
