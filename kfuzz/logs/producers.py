@@ -16,7 +16,8 @@ import numpy as np
 from kfuzz.annotate.listing import Listing
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.logs.index_walk import IndexWalk
-from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries, log_end
+from kfuzz.logs.lost import LostOffsets, with_losses
+from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries, log_end, lost_between
 from kfuzz.logs.snapshot import Producer, follow
 from kfuzz.logs.transactions import snapshot_of
 from kfuzz.mapped import mapped, require_whole
@@ -76,12 +77,14 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
     for segment in partition[start:]:
         began = [(one.producer_id, one.current_txn_first_offset) for one in made.producers.values()]
         walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, [one for one in began if one[1] >= 0])
-        bad = []
+        bad, losses = [], list[LostOffsets]()
         if segment.size:
             with segment.open() as file:
                 view = mapped(file, 0, segment.size)
                 listing = Listing(view, role="log", also=walk)
                 bad = [one for one in listing if one.size and (one.kind != "batch" or one.is_refused)]
+                both = with_losses(segment.path, Listing(view, role="log")) if bad else ()
+                losses = [one for one in both if isinstance(one, LostOffsets)]
                 require_whole(view)
         follow(made.producers, walk.producers)
         rows = np.frombuffer(walk.transaction_index, ABORTED_ENTRY).tolist()
@@ -89,13 +92,20 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
         path = segment.path.with_suffix(".txnindex")
         if bad:
             more = f" and in {counted(len(bad) - 1, 'more place')}" if len(bad) > 1 else ""
+            costs = f"; {losses[0]}" if losses else ""
             notes.damage(
-                f"{segment.path} is damaged or cut at byte {bad[0].at}{more}; what is there is not known, such as the "
-                "end of a transaction",
-                is_tail=bad[0].kind == "tail",
+                f"{segment.path} is damaged or cut at byte {bad[0].at}{more}{costs}; what is there is not known, such "
+                "as the end of a transaction",
+                is_tail=bad[0].kind == "tail" and not losses,
             )
         elif entries(path, ABORTED_ENTRY).tobytes() != walk.transaction_index:
             made.differ.append(str(path))
+    if gaps := list(lost_between(partition[start:])):
+        more = f" ({counted(len(gaps) - 1, 'more gap')})" if gaps[1:] else ""
+        notes[
+            f"{gaps[0].partition}: offsets {gaps[0].first} to {gaps[0].last} are in no segment{more}; `kfuzz check` says "
+            "whether they are lost or were compacted"
+        ] = 1
     return made
 
 

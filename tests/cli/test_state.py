@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 from cli_driver import kfuzz, outcome
+from made_segments import written
 from made_state import FIRST_MS, MARKERS, make_logs
 
 from kfuzz import records
@@ -90,7 +91,7 @@ def test_a_marker_with_a_wrong_crc_ends_nothing(data: Path) -> None:
     path.write_bytes(logged)
     code, out, err = outcome("state", "transactions", data)
     assert (code, out.splitlines()[0]) == (1, f"{data}: 1 partition, 4 open transactions, 3 of them hanging")
-    assert f"{path} is damaged or cut at byte {at}; what is there is not known" in err
+    assert f"{path} is damaged or cut at byte {at}; offset 7 is lost; go on at 8; what is there" in err
     assert [
         one["producer_id"] for one in json.loads(kfuzz("state", "producers", data, "--json").stdout)["producers"]
     ] == [1, 2, 3, 4, 5]
@@ -107,6 +108,30 @@ def test_a_wrong_length_before_sound_batches_is_damage_without_an_open_transacti
     for verb in ("transactions", "producers", "partitions"):
         code, _, said = outcome("state", verb, tmp_path)
         assert (code, f"is damaged or cut at byte {len(one)}" in said) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("beside", "code", "told"),
+    [
+        (11, 1, "is damaged or cut at byte 70; offsets 1 to 10 are lost; go on at 11; what is there is not known"),
+        # Nothing is lost, or a broker may be writing the batch.
+        (1, 0, "is damaged or cut at byte 70; what is there"),
+        (None, 0, "is damaged or cut at byte 70; what is there"),
+    ],
+)
+def test_a_cut_end_before_another_segment_is_lost_data(
+    tmp_path: Path, beside: int | None, code: int, told: str
+) -> None:
+    one = records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v")])])
+    path = written(tmp_path / "orders-0", one, one[:-1])
+    if beside is not None:
+        written(tmp_path / "orders-0", beside.to_bytes(8, "big") + one[8:], base=beside)
+    for verb in ("transactions", "producers"):
+        found, _, said = outcome("state", verb, tmp_path)
+        assert (found, told in said) == (code, True)
+    path.write_bytes(one)
+    code, _, said = outcome("state", "producers", tmp_path)
+    assert (code, "orders:0: offsets 1 to 10 are in no segment; `kfuzz check`" in said) == (0, beside == 11)
 
 
 def test_producers_have_their_last_batches(data: Path) -> None:
