@@ -76,11 +76,13 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
 
 
 def _print(one: Salvaged) -> None:
+    from kfuzz.logs.meaning import sentences
+
     offsets = f", offsets {one.first_offset} to {_last(one)}" if one.batches else ""
     say(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}")
     for lost in one.lost:
         say(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}")
-    for sentence in (*one.gaps, *one.markers, *one.changes):
+    for sentence in (*one.gaps, *one.markers, *sentences(one.changes)):
         say(f"  {sentence}")
     if one.gaps and one.gaps[0].skip:
         say(f"  to pass over the first damage of the original: {one.gaps[0].skip}")

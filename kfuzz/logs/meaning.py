@@ -23,6 +23,7 @@ from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.lost import Bounds, LostOffsets
 from kfuzz.logs.segments import Segment, partition_of
 from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot, snapshot_name
+from kfuzz.logs.stored import NAMES_MOST
 from kfuzz.logs.transactions import aborted_entries
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import BatchHeader, headers
@@ -75,10 +76,36 @@ class Change:
     now: str
 
     def __str__(self) -> str:
+        return self.about([self.producer_id])
+
+    def about(self, producers: Sequence[int]) -> str:
+        """The sentence, if it is true of all of these producers."""
         stops = f"; a reader in read_committed stops at {self.first_offset}" if self.now == "open" else ""
-        was = "how their transaction ended is lost" if self.was is None else f"they were {self.was}"
-        where = f"producer {self.producer_id}, offsets {self.first_offset} to {self.last_offset}"
+        s = "s" if len(producers) > 1 else ""
+        was = f"how their transaction{s} ended is lost" if self.was is None else f"they were {self.was}"
+        names = ", ".join(map(str, producers[:NAMES_MOST]))
+        more = f" and {len(producers) - NAMES_MOST} more" if producers[NAMES_MOST:] else ""
+        where = f"producer{s} {names}{more}, offsets {self.first_offset} to {self.last_offset}"
         return f"{where}: {self.now} now; {was}{stops}"
+
+
+def sentences(changes: Iterable[Change]) -> Iterator[str]:
+    """A sentence for each change. Those of which it is only known that they are possible, because all these producers
+    may have written the lost marker, are one sentence for each way in which they end now.
+    """
+    unknown: dict[str, list[Change]] = defaultdict(list)
+    for one in changes:
+        if one.was is None:
+            unknown[one.now].append(one)
+        else:
+            yield str(one)
+    for found in unknown.values():
+        whole = replace(
+            found[0],
+            first_offset=min(one.first_offset for one in found),
+            last_offset=max(one.last_offset for one in found),
+        )
+        yield whole.about(sorted({one.producer_id for one in found}))
 
 
 @dataclass(slots=True)

@@ -101,11 +101,9 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
         elif entries(path, ABORTED_ENTRY).tobytes() != walk.transaction_index:
             made.differ.append(str(path))
     if gaps := list(lost_between(partition[start:])):
-        more = f" ({counted(len(gaps) - 1, 'more gap')})" if gaps[1:] else ""
-        notes[
-            f"{gaps[0].partition}: offsets {gaps[0].first} to {gaps[0].last} are in no segment{more}; `kfuzz check` says "
-            "whether they are lost or were compacted"
-        ] = 1
+        one, more = gaps[0], f" ({counted(len(gaps) - 1, 'more gap')})" if gaps[1:] else ""
+        missing = f"{one.partition}: offsets {one.first} to {one.last} are in no segment{more}"
+        notes[f"{missing}; `kfuzz check` says whether they are lost or were compacted"] = 1
     return made
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from cli_driver import kfuzz, refused
-from made_segments import batch, written
+from made_segments import bad, batch, written
+
+from kfuzz.records import Record, RecordBatch, encode
 
 
 @pytest.fixture
@@ -34,6 +36,23 @@ def test_a_batch_that_is_there_twice_costs_no_offset(path: Path, tmp_path: Path)
     shown = kfuzz("salvage", path, "--out", tmp_path / "out", code=1).stdout
     assert "no offset is lost" in shown
     assert "of offsets" not in shown
+
+
+def test_transactions_that_one_lost_marker_may_have_ended_are_one_line(path: Path, tmp_path: Path) -> None:
+    def of(producer: int, offset: int, key: bytes = b"", value: bytes = b"") -> bytes:
+        fields = {"producer_id": producer, "producer_epoch": 0, "transactional": True, "control": bool(key)}
+        return encode([RecordBatch(offset, offset, [Record(offset, 1, key, value)], **fields)])
+
+    commit, end = b"\0\0\0\1", bytes(6)
+    data = [of(producer, producer) for producer in range(7)]
+    ends = [of(producer, 10 + producer, commit, end) for producer in range(6)]
+    path.write_bytes(b"".join([*data, bad(batch(7)), *ends]))
+    shown = kfuzz("salvage", path, "--out", tmp_path / "out", code=1).stdout.splitlines()
+    assert [line for line in shown if "producer" in line] == [
+        "  producers 0, 1, 2, 3, 4 and 1 more, offsets 0 to 5: committed now; how their transactions ended is lost",
+        "  producer 6, offsets 6 to 6: open now; how their transaction ended is lost; "
+        "a reader in read_committed stops at 6",
+    ]
 
 
 def test_a_copy_inside_the_log_is_refused(path: Path, tmp_path: Path) -> None:
