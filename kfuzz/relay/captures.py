@@ -65,6 +65,8 @@ ID_AT: Final = 8
 # The header of a record of TLS, which is at the start, or not further from it than a record is long.
 TLS: Final = re.compile(rb"[\x14-\x17]\x03[\0-\x04][\0-\x48]", re.DOTALL)
 TLS_BYTES: Final = 4, 17 << 10
+# The bytes in front of a block of pcapng, and of a packet of pcap: before them, a file may end.
+FRONTS: Final = 8, 16
 
 # -1 if no frame can be at this byte, or else a number that is not smaller than that of the frame before it.
 Rank = Callable[[memoryview, int], int]
@@ -83,7 +85,7 @@ class Capture(Recording):
         self.clients: list[str] = []
         self._requests: list[_Stream] = []
         with writing(self.folder):
-            found, end = _connections(name, data, self.folder)
+            found, flaws = _connections(name, data, self.folder)
         notes: list[str] = []
         others = encrypted = 0
         for one in found:
@@ -101,7 +103,7 @@ class Capture(Recording):
         if others:
             tls = f"; {counted(encrypted, 'connection')} of them encrypted by TLS" if encrypted else ""
             notes.append(f"{counted(others, 'connection')} without a request of Kafka left out{tls}")
-        self.flaw = "\n".join(notes + [end] * bool(end))
+        self.flaw = "\n".join(notes + flaws)
 
     @property
     def connections(self) -> int:
@@ -269,28 +271,37 @@ class _Connection:
     streams: dict[int, _Stream] = field(default_factory=dict)
 
 
-def _connections(name: str, data: Buffer, folder: Path) -> tuple[list[_Connection], str]:
-    """The connections of a capture, their bytes in files in ``folder``, and why its end was not read, or an empty text.
+def _connections(name: str, data: Buffer, folder: Path) -> tuple[list[_Connection], list[str]]:
+    """The connections of a capture, their bytes in files in ``folder``, and sentences about packets that are cut, and
+    about an end that was not read.
 
     ``UsageError`` for a capture that is too large or of another kind of network, or without dpkt. ``OSError`` if
     ``folder`` takes no more.
     """
     found: list[_Connection] = []
     latest: dict[tuple[Any, Any], _Connection] = {}
-    packet = kept = 0
+    packet = kept = cut = first_cut = 0
+    end = ""
     packets = _packets(name, data)
     while True:
         packet += 1
         try:
-            ip, tcp = next(packets)
+            ip, tcp, is_cut = next(packets)
         except StopIteration:
-            return found, ""
+            break
         except UsageError:
             raise
+        except EOFError:
+            end = f"{name} ends inside packet {packet}, or has a wrong length there, so nothing from there on is read; "
+            end += "copy the whole file, or record again"
+            break
         # Any of many kinds, from dpkt and from zlib.
         except Exception as error:
             why = f": {error}" if str(error) else ""
-            return found, f"{name} ends in packet {packet}, or is damaged there; what follows is not read{why}"
+            end = f"{name} is damaged in packet {packet}; what follows is not read{why}"
+            break
+        cut += is_cut
+        first_cut = first_cut or packet * is_cut
         if tcp is None:
             continue
         sender, receiver = (ip.src, tcp.sport), (ip.dst, tcp.dport)
@@ -313,6 +324,8 @@ def _connections(name: str, data: Buffer, folder: Path) -> tuple[list[_Connectio
             kept += len(tcp.data)
         if packet > PACKETS_MAX or len(found) > CONNECTIONS_MAX or kept > KEPT_BYTES_MAX:
             raise UsageError(f"{name} is too large, or has too many connections; {REMEDY}")
+    short = f"{name} has only the beginning of {counted(cut, 'packet')}, the first is packet {first_cut}"
+    return found, [one for one in (f"{short}; record again with `-s 0`" if cut else "", end) if one]
 
 
 def _address(host: bytes, port: int) -> str:
@@ -320,7 +333,7 @@ def _address(host: bytes, port: int) -> str:
 
 
 class _Source:
-    """A file for dpkt, which believes every size."""
+    """A file for dpkt, which believes every size, and takes a packet that the file has in part for a whole one."""
 
     def __init__(self, file: Any) -> None:
         self._file, self.seek = file, file.seek
@@ -328,11 +341,14 @@ class _Source:
     def read(self, size: int) -> bytes:
         if not 0 <= size <= PACKET_BYTES_MAX:
             raise ValueError(f"a size is {size} bytes")
-        return bytes(self._file.read(size))
+        made = bytes(self._file.read(size))
+        if len(made) < size and (made or size not in FRONTS):
+            raise EOFError
+        return made
 
 
-def _packets(name: str, data: Buffer) -> Iterator[tuple[Any, Any]]:
-    """IP and TCP of each packet; the second is None for other packets."""
+def _packets(name: str, data: Buffer) -> Iterator[tuple[Any, Any, bool]]:
+    """IP and TCP of each packet, and whether the recording cut it; TCP is None for other packets."""
     with needs(f"{name} is a capture, which needs dpkt; pip install 'kfuzz[pcap]'"):
         import dpkt
     file: Any = data if hasattr(data, "read") else io.BytesIO(data)
@@ -347,12 +363,21 @@ def _packets(name: str, data: Buffer) -> Iterator[tuple[Any, Any]]:
     module, link = LINKS[kind]
     ip = (dpkt.ip.IP, dpkt.ip6.IP6)
     for _, packet in reader:
+        tcp = None
+        # Without IP's header, only the bound on packets says whether this one is cut.
+        is_cut = len(packet) >= reader.snaplen > 0
         try:
             # Without a link layer, the first four bits are IP's version.
             made = getattr(getattr(dpkt, module), link)(packet) if link else ip[packet[0] >> 4 == 6](packet)
             while not isinstance(made, ip):
                 made = made.data
-            yield made, made.data if isinstance(made.data, dpkt.tcp.TCP) else None
+            # A length of 0 is not known yet: the network card fills it in.
+            if isinstance(made, dpkt.ip.IP):
+                is_cut = made.len > len(made)
+            else:
+                is_cut = made.plen > len(made.data) + sum(one.length for one in made.all_extension_headers)
+            tcp = made.data if isinstance(made.data, dpkt.tcp.TCP) else None
         # dpkt raises errors of many kinds for packets that are none.
         except Exception:
-            yield None, None
+            made = None
+        yield made, tcp, is_cut

@@ -66,13 +66,13 @@ class Wire:
         return made
 
 
-def pcap(packets: Iterable[Packet], link: int = 1, *, ng: bool = False) -> bytes:
+def pcap(packets: Iterable[Packet], link: int = 1, *, ng: bool = False, snaplen: int = 1 << 18) -> bytes:
     file = io.BytesIO()
     if ng:
-        idb = dpkt.pcapng.InterfaceDescriptionBlockLE(linktype=link)
+        idb = dpkt.pcapng.InterfaceDescriptionBlockLE(linktype=link, snaplen=snaplen)
         writer: Any = dpkt.pcapng.Writer(file, idb=idb)
     else:
-        writer = dpkt.pcap.Writer(file, linktype=link)
+        writer = dpkt.pcap.Writer(file, linktype=link, snaplen=snaplen)
     for number, one in enumerate(packets):
-        writer.writepkt(one, ts=number)
+        writer.writepkt(one[:snaplen], ts=number)
     return file.getvalue()

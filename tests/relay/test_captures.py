@@ -107,12 +107,36 @@ def test_what_is_not_kafka_is_counted(tmp_path: Path) -> None:
     assert "read: " in kfuzz("show", "--frame", "3", file).stdout
 
 
+@pytest.mark.parametrize(("hosts", "snaplen"), [(IPV4, 90), (IPV6, 110), (IPV4, 60), (IPV4, 20)])
+def test_packets_that_the_recording_cut_are_said_with_the_remedy(hosts: tuple[bytes, bytes], snaplen: int) -> None:
+    packets = Wire(hosts=hosts).talk(CONVERSATION)
+    # Ethernet fills up with six bytes.
+    cut = [number for number, one in enumerate(packets, 1) if len(one) - 6 > snaplen]
+    capture = Capture("c", pcap(packets, ng=hosts == IPV6, snaplen=snaplen))
+    told = f"c has only the beginning of {len(cut)} packets, the first is packet {cut[0]}; record again with `-s 0`"
+    assert capture.flaw.splitlines()[-1] == told
+    # It costs the frames that are in it.
+    capture = Capture("c", pcap([*packets[: cut[-1] - 1], packets[cut[-1] - 1][:snaplen], *packets[cut[-1] :]]))
+    assert len(talk(capture)) >= len(WHOLE) - 1
+
+
+@pytest.mark.parametrize("ng", [False, True])
+def test_a_capture_that_ends_inside_a_packet_is_read_up_to_there(ng: bool) -> None:
+    data, size = pcap(PACKETS, ng=ng), len(PACKETS[-1])
+    # In the last packet, before its bytes, and inside what is in front of it.
+    for cut in (5, size, size + 12) if ng else (5, size, size + 4):
+        capture = Capture("c", data[:-cut])
+        assert len(talk(capture)) == len(WHOLE)
+        assert f"c ends inside packet {len(PACKETS)}, or has a wrong length" in capture.flaw
+    before = len(pcap(PACKETS[:-1], ng=ng))
+    assert "c ends" not in Capture("c", data[:before]).flaw
+
+
 def test_a_damaged_capture_is_read_up_to_the_damage() -> None:
     data = pcap(PACKETS)
-    for cut in (data[:-5], data[:-200] + b"\xff" * 200):
-        capture = Capture("c", cut)
-        assert len(talk(capture)) > len(WHOLE) - 3
-    assert "c ends in packet " in capture.flaw
+    capture = Capture("c", data[:-200] + b"\xff" * 200)
+    assert len(talk(capture)) > len(WHOLE) - 3
+    assert "c is damaged in packet " in capture.flaw
     rng = random.Random(2)
     for _ in range(8):
         changed = bytearray(data)
