@@ -411,12 +411,22 @@ def listed(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
     yield f"{printable(title)}: {len(listing.view)} bytes"
     yield heading(columns)
     first: LostOffsets | None = None
+    is_damaged, misfit = False, list[str]()
     for entry in entries(title, listing, asked):
-        if isinstance(entry, LostOffsets):
-            first = first or entry
+        if not isinstance(entry, LostOffsets):
+            yield from line_of(entry, columns)
+            yield from misfit
+            misfit.clear()
+            is_damaged |= entry.is_refused or entry.kind != "batch"
+            continue
+        first = first or entry
+        if is_damaged:
             yield f"{INDENT}{entry}"
         else:
-            yield from line_of(entry, columns)
+            # Sound batches overlap; the one that follows does not fit.
+            misfit.append(f"{INDENT}its offsets do not fit: {entry}")
+        is_damaged = False
+    yield from misfit
     yield from summary(listing)
     if listing.is_cut_short:
         yield f"more batches follow; --batches {2 * asked.dumped} shows more of them"

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from cli_driver import kfuzz, kfuzz_process, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_segments import bad as damaged
-from made_segments import batch
+from made_segments import batch, written
 
 from kfuzz import records, strategies
 from kfuzz.control import (
@@ -303,6 +304,19 @@ def test_show_lists_a_file_of_several_batches_with_what_is_wrong_after_damage_to
         "1 of them cannot be read: 70 bytes",
         "fatal crc-mismatch in 1 batch, first in batch 1",
         "--finding opens the first of them, --batch N any batch",
+    ]
+
+
+def test_show_blames_the_later_of_two_batches_that_overlap(tmp_path: Path) -> None:
+    pieces = [batch(offset, 5) for offset in (0, 5, 8, 20)]
+    path = written(tmp_path / "t-0", pieces[0], damaged(pieces[1], -2), *pieces[1:])
+    (tmp_path / "t-0" / f"{15:020d}.log").touch()
+    lines = kfuzz("show", path).stdout.splitlines()
+    told = [(before.split()[0], line.strip()) for before, line in pairwise(lines) if " lost; " in line]
+    assert told == [
+        ("fatal:", "no offset is lost; go on at 5"),
+        ("3", "its offsets do not fit: offsets 5 to 7 are lost; go on at 8"),
+        ("4", "its offsets do not fit: offsets 13 to 14 are lost; go on at 15"),
     ]
 
 
