@@ -17,6 +17,7 @@ import pyarrow as pa
 from kfuzz.annotate.listing import Listing
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
+from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, select_rows
 from kfuzz.logs.choosing import EVERY, HEADER, JSON, Choice, header_column, json_column
 from kfuzz.logs.heads import BatchHeads
@@ -286,10 +287,10 @@ class _Reader:
         if lost := self._lost_at(bad):
             costs = f"; {lost}"
         if made.finding is None:
-            message = f"the last {end - bad} bytes are not a whole batch"
+            code, message = "file-truncated", f"the last {end - bad} bytes are not a whole batch"
             if after < end or end < self.part.segment.size:
-                message = f"the batch is longer than the {after - bad} bytes before the next one"
-            return Finding("file-truncated", "fatal", bad, place, None, message + costs), bad, after
+                code, message = LENGTH_WRONG, f"the batch is longer than the {after - bad} bytes before the next one"
+            return Finding(code, "fatal", bad, place, None, message + costs), bad, after
         told = replace(made.finding, message=made.finding.message + costs)
         if "payload" in made.finding.path and made.finding.at < size:
             place = f"{place}, batch at byte {bad}, payload"

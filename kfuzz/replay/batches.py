@@ -18,6 +18,7 @@ from typing import BinaryIO, Final
 from kfuzz import records
 from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import DecodeError, EncodeError, UsageError
+from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import INT32_MAX, NO_TIMESTAMP
 from kfuzz.logs.segments import Segment, Starts, batch_bytes, find_segments
 from kfuzz.mapped import became_shorter, mapped, require_whole
@@ -241,7 +242,8 @@ class _Reader:
                 window = needed
                 continue
             after = self._after(at, 0)
-            yield Left(notes[0][0] if notes else "file-truncated", 1, 0, after - at)
+            code = "file-truncated" if after == end else LENGTH_WRONG
+            yield Left(notes[0][0] if notes else code, 1, 0, after - at)
             at = after
 
     def _after(self, bad: int, size: int) -> int:

@@ -164,10 +164,14 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
         f"a record of __consumer_offsets is left out: Kafka {LATEST} knows no record of kind 99 in this topic",
     ]
     path = data / "__consumer_offsets-0" / f"{0:020d}.log"
-    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"\1")
     damaged = outcome("state", "groups", path.parent)
     assert (damaged[0], damaged[1].splitlines()[0]) == (1, f"{path.parent}: 2 groups, 2 offsets")
     assert "damage: " in damaged[2]
+    # A length that leads beyond the end is no tail if batches follow.
+    path.write_bytes(whole[:8] + b"\x7f" + whole[9:])
+    assert outcome("state", "groups", path.parent)[0] == 1
 
 
 def test_an_offset_after_the_end_of_its_log_is_said(data: Path) -> None:

@@ -274,7 +274,7 @@ def damaged(partition: Path, batch: int, at: int, value: bytes) -> int:
         pytest.param(16, b"\x07", 16, "magic-unknown", id="magic"),
         pytest.param(8, b"\xff\xff\xff\xff", 8, "batch-length-below-minimum", id="length-negative"),
         pytest.param(8, b"\0\0\0\x31", 17, "crc-mismatch", id="length-short"),
-        pytest.param(8, b"\x7f\0\0\0", 0, "file-truncated", id="length-beyond-the-file"),
+        pytest.param(8, b"\x7f\0\0\0", 0, "batch-length-wrong", id="length-beyond-the-file"),
         pytest.param(8, b"\0\0\x20\0", 17, "crc-mismatch", id="length-over-other-batches"),
     ],
 )
