@@ -74,6 +74,7 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
         if (found := snapshot_of(partition[at])) is not None:
             made.producers, start = {one.producer_id: one for one in found}, at
             break
+    is_whole = True
     for segment in partition[start:]:
         began = [(one.producer_id, one.current_txn_first_offset) for one in made.producers.values()]
         walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, [one for one in began if one[1] >= 0])
@@ -90,6 +91,8 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
         rows = np.frombuffer(walk.transaction_index, ABORTED_ENTRY).tolist()
         made.aborted += [dict(zip(ABORTED_ENTRY.names or (), row, strict=True)) for row in rows]
         path = segment.path.with_suffix(".txnindex")
+        # Behind damage, transactions seem to begin or end elsewhere.
+        is_whole &= not bad
         if bad:
             more = f" and in {counted(len(bad) - 1, 'more place')}" if len(bad) > 1 else ""
             costs = f"; {losses[0]}" if losses else ""
@@ -98,7 +101,7 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
                 "as the end of a transaction",
                 is_tail=bad[0].kind == "tail" and not losses,
             )
-        elif entries(path, ABORTED_ENTRY).tobytes() != walk.transaction_index:
+        elif is_whole and entries(path, ABORTED_ENTRY).tobytes() != walk.transaction_index:
             made.differ.append(str(path))
     if gaps := list(lost_between(partition[start:])):
         one, more = gaps[0], f" ({counted(len(gaps) - 1, 'more gap')})" if gaps[1:] else ""
