@@ -324,7 +324,7 @@ def _connections(name: str, data: Buffer, folder: Path) -> tuple[list[_Connectio
             kept += len(tcp.data)
         if packet > PACKETS_MAX or len(found) > CONNECTIONS_MAX or kept > KEPT_BYTES_MAX:
             raise UsageError(f"{name} is too large, or has too many connections; {REMEDY}")
-    short = f"{name} has only the beginning of {counted(cut, 'packet')}, the first is packet {first_cut}"
+    short = f"{name} has only the beginning of {counted(cut, 'packet')}, from packet {first_cut} on"
     return found, [one for one in (f"{short}; record again with `-s 0`" if cut else "", end) if one]
 
 

@@ -113,7 +113,7 @@ def test_packets_that_the_recording_cut_are_said_with_the_remedy(hosts: tuple[by
     # Ethernet fills up with six bytes.
     cut = [number for number, one in enumerate(packets, 1) if len(one) - 6 > snaplen]
     capture = Capture("c", pcap(packets, ng=hosts == IPV6, snaplen=snaplen))
-    told = f"c has only the beginning of {len(cut)} packets, the first is packet {cut[0]}; record again with `-s 0`"
+    told = f"c has only the beginning of {len(cut)} packets, from packet {cut[0]} on; record again with `-s 0`"
     assert capture.flaw.splitlines()[-1] == told
     # It costs the frames that are in it.
     capture = Capture("c", pcap([*packets[: cut[-1] - 1], packets[cut[-1] - 1][:snaplen], *packets[cut[-1] :]]))
