@@ -34,11 +34,15 @@ class Schema:
 
 @dataclass
 class Store:
-    """The schemas of a folder or of a topic, by id (a number, or a GUID in lower case) and by subject and version."""
+    """The schemas of a folder or of a topic, by id (a number, or a GUID in lower case) and by subject and version.
+
+    ``is_whole``: no value has another id.
+    """
 
     place: str
     ids: dict[int | str, Schema] = field(default_factory=dict)
     versions: dict[tuple[str, int], Schema] = field(default_factory=dict)
+    is_whole: bool = False
 
     def find(self, key: int | str) -> Schema | None:
         """The schema with this id; None if there is none."""

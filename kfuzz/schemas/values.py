@@ -113,7 +113,7 @@ class Schemas:
                 with contextlib.suppress(Exception):
                     return decode(data, start)
             return decode(data, 0, b"\0")
-        if key is None or not self._stores:
+        if key is None or all(one.is_whole and not one.find(key) for one in self._stores):
             return self._plain.text_or_hex(data)
         decode = self._decoder(key)
         if at == FRAME_BYTES and data[:FRAME_BYTES] not in self._long_starts:
