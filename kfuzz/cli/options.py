@@ -67,7 +67,7 @@ SIZE = Word("size", _size)
 LISTEN = Word("host:port", _listen)
 # Seconds, and milliseconds.
 TIME = Word("time", _time)
-TIME_MS = Word("time", lambda text: round(_time(text) * 1000))
+TIME_MS = Word("time", lambda text: max(1, round(_time(text) * 1000)))
 
 
 def _varied(*names: str, help: str, **settings: Any) -> Callable[..., Callable[[F], F]]:
