@@ -175,7 +175,7 @@ class Observed:
     def _sample(self, rows: pa.RecordBatch, times: Numbers) -> None:
         wanted = np.arange(-self.sums["records"] % self.stride, rows.num_rows, self.stride)
         few = select_rows(rows, wanted)
-        values = few.column("value").cast(pa.binary()).to_pylist()
+        values: list[Any] = few.column("value").cast(pa.binary()).to_pylist()
         if self.schemas is not None and len(wanted):
             from kfuzz.schemas.plain import text_or_hex
 

@@ -141,13 +141,21 @@ def test_an_answer_of_the_proxy_never_comes_before_or_within_a_frame_that_has_be
     before(broker, "LeaveGroup answer={}", rule, scenario=scenario)
 
 
-def test_an_answer_of_the_proxy_follows_a_frame_that_is_passed_on_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("written", "come", "code"),
+    [
+        pytest.param(framed(beat(1)[4:] + bytes(100)), [1, 2], "frame-too-large", id="passed on unread"),
+        pytest.param(beat(2) + beat(1), [2, 1, 2], "correlation-unknown", id="answered by the broker too"),
+    ],
+)
+def test_an_answer_of_the_proxy_comes_after_whatever_the_broker_sends_before_it(
+    monkeypatch: pytest.MonkeyPatch, written: bytes, come: list[int], code: str
+) -> None:
     monkeypatch.setattr(pipe, "FRAME_BYTES_MAX", 100)
 
     async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert await taken(reader) == 1
         await answered.wait()
-        writer.write(framed(beat(1)[4:] + bytes(100)))
+        writer.write(written)
         await reader.read()
 
     async def scenario(client: Client, proxy: Proxy) -> None:
@@ -155,29 +163,11 @@ def test_an_answer_of_the_proxy_follows_a_frame_that_is_passed_on_unread(monkeyp
         while counts(proxy) != [(1, 1)]:
             await asyncio.sleep(0.001)
         answered.set()
-        assert [await number_of_next(client) for _ in range(2)] == [1, 2]
+        assert [await number_of_next(client) for _ in come] == come
+        assert not next(iter(proxy.connections)).holds("response")
 
     answered = asyncio.Event()
-    assert codes(before(broker, "LeaveGroup answer={}", scenario=scenario)) == {"frame-too-large"}
-
-
-def test_a_response_of_the_broker_to_what_the_proxy_answers_belongs_to_no_request() -> None:
-    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert await taken(reader) == 1
-        await answered.wait()
-        writer.write(beat(2) + beat(1))
-
-    async def scenario(client: Client, proxy: Proxy) -> None:
-        client.writer.write(heartbeat(1) + leave(2))
-        while counts(proxy) != [(1, 1)]:
-            await asyncio.sleep(0.001)
-        answered.set()
-        assert [await number_of_next(client) for _ in range(3)] == [2, 1, 2]
-        [connection] = proxy.connections
-        assert not connection.holds("response")
-
-    answered = asyncio.Event()
-    assert codes(before(broker, "LeaveGroup answer={}", scenario=scenario)) == {"correlation-unknown"}
+    assert codes(before(broker, "LeaveGroup answer={}", scenario=scenario)) == {code}
 
 
 def test_the_proxys_answers_come_although_the_broker_leaves_out_requests_before_them() -> None:
