@@ -145,7 +145,7 @@ class Schemas:
                 return self._plain.text_or_hex(data)
             if key is None:
                 raise ValueError("the header with the schema's id is damaged")
-            return self._decoder(None if self._only else key)(data, 0, indexes or b"\0")
+            return self._decoder(None if self._only and side == "value" else key)(data, 0, indexes or b"\0")
         except Exception as error:
             return self._failed(data, key, error)
 

@@ -264,7 +264,10 @@ def test_a_single_schema_decodes_values_with_and_without_an_id_and_no_keys() -> 
     assert schemas.texts("value", [b"\0", b"\x0e", b"\0\0\0\0\x63\x0e"]) == [b"0", b"7", b"7"]
     assert schemas.texts("key", [b"\x0e"], [b"\1" + GUID.bytes]) == [b'"\\u000e"']
     assert schemas.texts("value", [b"\x0e"], [b"\1" + GUID.bytes]) == [b"7"]
-    assert schemas.failures == 0
+    # Keys have others.
+    both = Schemas([Schema("AVRO", '"long"'), Store("", {1: Schema("AVRO", '"string"')})])
+    assert both.texts("key", [b"\2k"], [b"\0\0\0\0\1"]) == [b'"k"']
+    assert schemas.failures == both.failures == 0
 
 
 @pytest.mark.parametrize(
