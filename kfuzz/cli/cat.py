@@ -178,7 +178,7 @@ def command(
     if (first, last) != tuple(bounds.values()) and zone is None:
         complain(f"times without a zone are local: {', '.join(str(one) for one in bounds.values() if one is not None)}")
     with log_at(path, live, topics=others["topics"], first=bounds["first"]) as found, _stored(found) as place:
-        schemas = options.schemas_of(found, places, registry, validate=validate)
+        schemas = options.schemas_of(found, places, registry, topics=others["topics"], validate=validate)
         topic = "" if records_of == options.AS_THEY_ARE else records_of
         # The other options have the names of the request's fields.
         others |= bounds | {"schemas": schemas}

@@ -286,7 +286,7 @@ def learn(
             place,
             topics=topics,
             anonymous=anonymous,
-            schemas=options.schemas_of(place, places, registry),
+            schemas=options.schemas_of(place, places, registry, topics=topics),
             is_decoded=bool(places or registry),
             set_done=lambda done: set_done(done >> 20),
         )

@@ -67,7 +67,7 @@ SIZE = Word("size", _size)
 LISTEN = Word("host:port", _listen)
 # Seconds, and milliseconds.
 TIME = Word("time", _time)
-TIME_MS = Word("time", lambda text: round(_time(text) * 1000))
+TIME_MS = Word("time", lambda text: max(1, round(_time(text) * 1000)))
 
 
 def _varied(*names: str, help: str, **settings: Any) -> Callable[..., Callable[[F], F]]:
@@ -194,8 +194,10 @@ def internal_topic(path: str, records_of: str | None) -> str | None:
     return None if records_of == AS_THEY_ARE else records_of
 
 
-def schemas_of(path: str, places: tuple[str, ...], registry: str | None, *, validate: bool = False) -> Schemas | None:
-    """The schemas for the data at ``path``; None without any."""
+def schemas_of(
+    path: str, places: tuple[str, ...], registry: str | None, *, topics: str = "*", validate: bool = False
+) -> Schemas | None:
+    """The schemas for the data at ``path``, or for those of its topics that match a glob; None without any."""
     from kfuzz.logs.schemas import beside, open_schemas
 
     if AS_THEY_ARE in places:
@@ -209,7 +211,7 @@ def schemas_of(path: str, places: tuple[str, ...], registry: str | None, *, vali
             from kfuzz.corpora.resolution import held_schemas
             from kfuzz.schemas import Schemas
 
-            return Schemas(held, checks=validate) if (held := held_schemas(path)) else None
+            return Schemas(held, checks=validate) if (held := held_schemas(path, topics)) else None
         return None
     except UsageError as error:
         # Nobody asked for them.

@@ -15,6 +15,7 @@ from kfuzz.corpora.partitioners import changed_rows, key_bytes
 from kfuzz.corpora.plan import Plan, TopicPlan
 from kfuzz.corpora.programs import BRANCH, CHOICES_MAX, LOOP, REFERENCE, ROW, SCOPE, SINCE, TEXT, Step, To
 from kfuzz.corpora.relations import DELETE, key_seed_of, numbered, references_of, referred, rows_of, schedule_seed
+from kfuzz.corpora.schemed import texts
 from kfuzz.corpora.workload import HASHING, Keys, Topic, program_of
 from kfuzz.errors import needs
 
@@ -30,8 +31,12 @@ def predicted(plan: Plan, planned: TopicPlan) -> dict[str, Any]:
     """The predictions for one topic, as JSON; empty if it has neither references, changes of rows nor equal keys."""
     found: dict[str, Any] = {}
     topic, key_seed = planned.topic, key_seed_of(planned.topic, plan.workload.seed)
-    if (different := len(_known(topic.keys, key_seed))) and different < topic.keys.cardinality:
-        found["different_keys"] = different
+    keys = topic.keys
+    if different := len(_known(keys, key_seed)):
+        found |= {"different_keys": different} if different < keys.cardinality else {}
+    elif keys.form == "letters" and keys.null_share < 1 and texts(keys.size) < keys.cardinality:
+        # Too many to look at.
+        found["different_keys_max"] = int(texts(keys.size))
     if topic.values.is_changes:
         found["changes"] = _rows(planned, key_seed)
     if references := references_of(topic.values):

@@ -72,7 +72,7 @@ class Compiler(Shaper):
         *others, (name, text) = side.texts
         schema = load_json(text, name)
         root = DRAFT7.detect(schema).create_resource(schema)
-        self._any(schema, "", registry_of(others).resolver_with_root(root))
+        self._any(schema, "", registry_of(others, schema).resolver_with_root(root))
 
     def _any(self, schema: Any, path: str, resolver: Any) -> None:
         if not isinstance(schema, dict):

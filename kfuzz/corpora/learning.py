@@ -92,7 +92,10 @@ def learn(
         if not observed.sums["records"]:
             notes.append(f"topic {name} has no data records" + f" ({observed.damage})" * bool(observed.damage))
             continue
-        fit = _Fit(observed, f"topic-{at + 1}" if anonymous else name, anonymous, is_decoded)
+        named = name if workloads.TOPIC_NAME.fits(name) and not anonymous else f"topic-{at + 1}"
+        fit = _Fit(observed, named, anonymous, is_decoded and observed.sums["decoded"] > 0)
+        if named != name and not anonymous:
+            fit.notes.append(f"its name in the log is {name}, which Kafka refuses")
         topic, planned = fit.topic()
         made["topics"].append({**topic, "notes": fit.notes})
         segment_bytes = min(segment_bytes, planned.segment_bytes)
@@ -186,7 +189,7 @@ class _Fit:
     def topic(self) -> tuple[Json, workloads.Workload]:
         """The topic as a table of TOML, and the workload of it alone, as the plan has it."""
         sums, sizes, places = self.seen.sums, self.seen.sizes, self.seen.places
-        self.notes.append(f"{sums['records']} records in {counted(len(places), 'partition')}")
+        self.notes.append(f"{counted(sums['records'], 'record')} in {counted(len(places), 'partition')}")
         if count := sums["damage"]:
             self.notes.append(f"{counted(count, 'place')} of damage left out; the first: {self.seen.damage}")
         span = sum(end - first for first, end, _ in places.values())
@@ -196,6 +199,9 @@ class _Fit:
             self.notes.append(f"the largest partition has {largest / span:.1%} of the offsets; here all have the same")
         keyed = sizes["key"].total()
         nulls = _share(sums["nulls"], sums["records"] - keyed)
+        if (partitions := max(places) + 1) > workloads.PARTITIONS_MAX:
+            self.notes.append(f"partitions have numbers up to {max(places)}; here they are numbered without gaps")
+            partitions = len(places)
         values: Json = {"kind": self._kind(), "size": self._range("value", 0, workloads.MIB * 8, "values.size")}
         values |= {"null_share": nulls, "tombstone_share": max(0.0, _share(sums["tombstones"], keyed) - nulls)}
         codecs = self.seen.codecs[True]
@@ -204,7 +210,7 @@ class _Fit:
             values["ratio"] = round(min(ratio, workloads.RATIO_MAX), 2)
         topic = {
             "name": self.name,
-            "partitions": max(places) + 1,
+            "partitions": partitions,
             "keys": self._keys(),
             "values": values,
             "timestamps": self._timestamps(),

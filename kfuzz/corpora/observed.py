@@ -175,10 +175,17 @@ class Observed:
     def _sample(self, rows: pa.RecordBatch, times: Numbers) -> None:
         wanted = np.arange(-self.sums["records"] % self.stride, rows.num_rows, self.stride)
         few = select_rows(rows, wanted)
-        values: Any = few.column("value")
+        values: list[Any] = few.column("value").cast(pa.binary()).to_pylist()
         if self.schemas is not None and len(wanted):
-            values = json_column(self.schemas, "value", values, few.column("headers")).cast(pa.binary())
-        found = zip(values.to_pylist(), times[wanted].tolist(), few.column("key").to_pylist(), strict=True)
+            from kfuzz.schemas.plain import text_or_hex
+
+            made: Any = json_column(self.schemas, "value", few.column("value"), few.column("headers")).cast(pa.binary())
+            # One that no schema is known for stays as it is.
+            for at, (raw, text) in enumerate(zip(values, made.to_pylist(), strict=True)):
+                if raw is not None and text != text_or_hex(raw):
+                    values[at] = text
+                    self.sums["decoded"] += 1
+        found = zip(values, times[wanted].tolist(), few.column("key").to_pylist(), strict=True)
         self.values += [one for one in found if one[0] is not None and len(one[0]) <= VALUE_BYTES_MAX]
         while len(self.values) > SAMPLE_MAX or sum(len(one[0]) for one in self.values) > SAMPLE_BYTES_MAX:
             self.values, self.stride = self.values[::2], self.stride * 2

@@ -580,13 +580,15 @@ def _check_timestamps(planned: TopicPlan, place: str) -> None:
     first_ms, last_ms = planned.timestamps_ms
     first_ms -= times.late_ms if times.late_share else 0
     last_ms += times.jitter_ms
+    key = "start" if times.end is None else "end"
     if first_ms < 0:
-        key = "start" if times.end is None else "end"
         raise UsageError(
             f"{place}: timestamps would begin {-first_ms} ms before 1970; raise timestamps.{key} or records_per_second"
         )
     if last_ms >= 1 << 53:
-        raise UsageError(f"{place}: timestamps would reach {last_ms} ms; raise timestamps.records_per_second")
+        raise UsageError(
+            f"{place}: timestamps would reach {last_ms} ms; lower timestamps.{key} or raise records_per_second"
+        )
 
 
 def _shown(values: Range) -> str:

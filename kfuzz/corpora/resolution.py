@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +30,6 @@ from kfuzz.corpora.workload import (
     Timestamps,
     Topic,
     Transactions,
-    Values,
     Workload,
     parse,
 )
@@ -77,24 +77,31 @@ def held(out: Target) -> Workload | None:
         return None
 
 
-def held_schemas(path: str) -> list[Store | Schema]:
-    """The schemas of a corpus; empty if ``path`` is neither a corpus nor one of its partitions or segments."""
+def held_schemas(path: str, topics: str = "*") -> list[Store | Schema]:
+    """The schemas of a corpus; empty if ``path`` is neither a corpus nor one of its partitions or segments.
+
+    The schema of values without an id is among them if it is that of all topics there that match the glob ``topics``.
+    """
     place = Path(path).absolute()
     folder = next((one for one in (place, *place.parents[:2]) if (one / WORKLOAD).is_file()), None)
     workload = None if folder is None else held(Target.of(folder))
-    store = Store(f"{folder}/{WORKLOAD}")
-    alone: list[Store | Schema] = []
-    for side in (side for topic in (workload.topics if workload else ()) for side in (topic.keys, topic.values)):
-        if side.schema is None:
+    store = Store(f"{folder}/{WORKLOAD}", is_whole=True)
+    alone: list[Schema | None] = []
+    own = "" if folder is None else "".join(place.relative_to(folder).parts[:1]).rpartition("-")[0]
+    for topic in workload.topics if workload else ():
+        if topic.name != own if own else not fnmatchcase(topic.name, topics):
             continue
-        *references, (_, text) = side.texts
-        store.versions.update({(name, 1): Schema(side.schema_kind, one) for name, one in references})
-        schema = Schema(side.schema_kind, text, tuple((name, name, 1) for name, _ in references), side.schema)
-        if side.schema_id is None:
-            alone += [schema] if isinstance(side, Values) and not references else []
-        else:
-            store.ids[side.schema_id] = schema
-    return [store] if store.ids else alone[: len(alone) == 1]
+        for side in (topic.keys, topic.values):
+            schema = None
+            if side.schema is not None:
+                *references, (_, text) = side.texts
+                store.versions.update({(name, 1): Schema(side.schema_kind, one) for name, one in references})
+                schema = Schema(side.schema_kind, text, tuple((name, name, 1) for name, _ in references), side.schema)
+                if side.schema_id is not None:
+                    store.ids[side.schema_id], schema = schema, None
+        alone.append(schema if schema and not schema.references else None)
+    only = [one for one in alone[:1] if one and alone.count(one) == len(alone)]
+    return [*([store] if store.ids else []), *only]
 
 
 def _as_begun(topic: Topic, before: Topic) -> Topic:

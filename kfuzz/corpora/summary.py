@@ -91,6 +91,8 @@ def related(topic: dict[str, Any]) -> list[str]:
     lines = []
     if "different_keys" in topic:
         lines.append(f"keys: only {topic['different_keys']} different ones")
+    if "different_keys_max" in topic:
+        lines.append(f"keys: at most {topic['different_keys_max']} different ones, all that have this size")
     for one in topic.get("references", []):
         about = "" if one["exact"] else "about "
         counts = f"{one['matching']} records match a key of {one['to']}, {one['dangling']} dangle"

@@ -417,7 +417,8 @@ def load(path: str | Path) -> Workload:
     """Read a workload file. Raises ``UsageError`` with the file, the key and the remedy in one sentence."""
     data = read_bytes(path, bytes_max=TOML_BYTES_MAX)
     try:
-        text = data.decode()
+        # Editors on Windows begin files with a mark.
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); name a workload in TOML") from None
     return parse(text, str(path), local_path(path).parent)

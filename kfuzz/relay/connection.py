@@ -59,6 +59,7 @@ class Connection:
         self.proxy = proxy
         self.broker = broker
         self.pairing = Pairing(number)
+        self.responses = Responses(self)
         # The versions that the broker offers, by API key, once it has said so.
         self.offered: Mapping[int, Versions] = {}
         self.client = client
@@ -94,7 +95,7 @@ class Connection:
             self.close()
             raise
         self.pipes["request"] = Pipe(self.client, self.server, Requests(self), self._lost, self.proxy.buffers)
-        self.pipes["response"] = Pipe(self.server, self.client, Responses(self), self._lost, self.proxy.buffers)
+        self.pipes["response"] = Pipe(self.server, self.client, self.responses, self._lost, self.proxy.buffers)
         for pipe in self.pipes.values():
             pipe.start()
         if (recorder := self.proxy.recorder) is not None:
@@ -163,7 +164,13 @@ class Connection:
     def answer(self, exchange: Exchange, steps: Sequence[Step]) -> None:
         """Answer a request in the broker's place, after the responses to the requests before it."""
         if exchange.has_answer:
-            self.send("response", self.pairing.reply(exchange, steps))
+            self.pairing.reply(exchange, steps)
+            self.send_replies()
+
+    def send_replies(self) -> None:
+        """Send the proxy's own answers to the requests that wait first, unless a response before them has begun."""
+        if not self.responses.begun:
+            self.send("response", self.pairing.replies())
 
     def sends_again(self, frame: Frame) -> None:
         """A frame is sent twice. The client gets only one response to a request."""
@@ -243,7 +250,7 @@ class Side(Taker):
         self.connection = connection
         self.proxy = connection.proxy
         # The exchanges of frames that have begun.
-        self._begun: deque[Exchange | None] = deque()
+        self.begun: deque[Exchange | None] = deque()
 
     def began(self, head: memoryview, size: int) -> bool:
         # Small frames that came before it are paired first.
@@ -286,7 +293,7 @@ class Side(Taker):
 
     def skipped(self, why: str) -> None:
         self._left_out(why)
-        exchange = self._begun.pop()
+        exchange = self.begun.pop()
         self.note(exchange, "frame-too-large", why)
         if exchange is not None and self.direction == "request":
             self.connection.pairing.asked(exchange, b"", time.monotonic_ns())
@@ -297,6 +304,7 @@ class Side(Taker):
             self.note(exchange, "response-not-inside", "it cannot be read, so the connection is closed")
         if leads_out or self.proxy.settings.strict:
             self.connection.close()
+        self.connection.send_replies()
 
     def _holds(self, exchange: Exchange | None) -> bool:
         """Whether a frame is held until it is whole."""
@@ -348,7 +356,7 @@ class Requests(Side):
 
     def _pair(self, head: memoryview) -> Exchange:
         exchange = self.connection.pairing.begin(head)
-        self._begun.append(exchange)
+        self.begun.append(exchange)
         offered = self.connection.offered
         if exchange.api is None:
             self.note(exchange, "api-unknown", "no release that kfuzz knows has this API at this version")
@@ -371,7 +379,7 @@ class Requests(Side):
         return self._treated(self._seen(data, time.monotonic_ns()), data)
 
     def _seen(self, data: memoryview, now_ns: int) -> Frame:
-        exchange = self._begun.popleft()
+        exchange = self.begun.popleft()
         assert exchange is not None
         self.connection.pairing.asked(exchange, data, now_ns)
         frame = Frame(exchange, self.direction, data).check()
@@ -413,7 +421,7 @@ class Responses(Side):
                 self.connection.send("response", one.reply)
             elif not one.is_copy:
                 self.note(one, "no-response", "the broker answered a later request of the connection first")
-        self._begun.append(exchange)
+        self.begun.append(exchange)
         if exchange is None:
             [number] = CORRELATION.unpack_from(head)
             self.note(None, "correlation-unknown", f"no request waits for a response with the correlation id {number}")
@@ -423,6 +431,7 @@ class Responses(Side):
         frame = self._seen(data, time.monotonic_ns())
         if not self.connection.is_half_open:
             self.connection.record_response(None if frame is None else frame.exchange, None, data)
+            self.connection.send_replies()
 
     def held(self, data: memoryview) -> Sequence[Step] | None:
         frame = self._seen(data, time.monotonic_ns())
@@ -431,7 +440,7 @@ class Responses(Side):
         return steps
 
     def _seen(self, data: memoryview, now_ns: int) -> Frame | None:
-        exchange = self._begun.popleft()
+        exchange = self.begun.popleft()
         if exchange is None:
             return None
         frame = Frame(exchange, self.direction, data).check()

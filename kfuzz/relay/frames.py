@@ -411,14 +411,12 @@ class Pairing:
     def answered(self, head: Buffer) -> tuple[Exchange | None, list[Exchange]]:
         """The exchange of a response with these first four bytes, and the earlier ones that it leaves without one.
 
-        None if no request waits with this correlation id.
+        None if no request of those that a broker answers waits with this correlation id.
         """
         [number] = CORRELATION.unpack_from(head)
         waiting = self._waiting
-        if waiting and waiting[0].correlation_id == number:
-            return waiting.popleft(), []
         for at, one in enumerate(waiting):
-            if one.correlation_id == number:
+            if one.correlation_id == number and one.reply is None:
                 skipped = [waiting.popleft() for _ in range(at)]
                 waiting.popleft()
                 self._reply_count -= sum(other.reply is not None for other in skipped)
@@ -430,11 +428,11 @@ class Pairing:
         if exchange in self._waiting:
             self._waiting.remove(exchange)
 
-    def reply(self, exchange: Exchange, steps: Sequence[Step]) -> list[Step]:
-        """The proxy answers a waiting request itself. It sends now what it may: see :meth:`replies`."""
+    def reply(self, exchange: Exchange, steps: Sequence[Step]) -> None:
+        """The proxy answers a waiting request itself, once :meth:`replies` has its steps."""
         exchange.reply = steps
-        self._reply_count += 1
-        return self.replies()
+        # One above the bound does not wait.
+        self._reply_count += exchange in self._waiting
 
     def replies(self) -> list[Step]:
         """The proxy's own answers to the requests that wait first. Other answers follow brokers' responses."""

@@ -31,6 +31,8 @@ class Bounds:
         self.began = time.monotonic()
         self.end = None if settings.duration_s is None else self.began + settings.duration_s
         self.left = settings.records
+        # The records of a batch that did not fit.
+        self.over = 0
         # When :meth:`stop` was called.
         self.stopped: float | None = None
         self._sleeping: set[asyncio.Future[None]] = set()
@@ -83,6 +85,7 @@ class Pace:
             return False
         if bounds.left is not None:
             if batch.records > bounds.left:
+                bounds.over = batch.records if bounds.settings.records else 0
                 bounds.stop()
                 return False
             bounds.left -= batch.records

@@ -190,7 +190,8 @@ FAULTS: Final = {
 class Report:
     """The counts of a run, by topic of the broker.
 
-    ``failure`` is the sentence that ended it early, if one did. ``signal`` is the number of the signal that ended it,
+    ``failure`` is the sentence that ended it early, if one did. ``over`` is the number of records of a batch that did
+    not fit into the bound on records, or 0. ``signal`` is the number of the signal that ended it,
     or 0. ``began`` is when the first batch could be sent, in seconds since 1970, and ``seconds`` how long it took.
     ``target`` is the rate that was asked for, and ``reached`` that of the parts together. ``late_s`` says how late the
     latest partition was when the run ended. ``short_s`` is the time that was asked for, if the log ended before it.
@@ -211,6 +212,14 @@ class Report:
     reconnects: int = 0
     signal: int = 0
     failure: str | None = None
+    over: int = 0
+
+    @property
+    def why(self) -> str | None:
+        """The sentence that ended it early, also if nothing fits into the bound on records."""
+        if self.over and not self.failure and not self.sent.batches:
+            return f"the first batch has {self.over} records, more than --records allows, so nothing was sent"
+        return self.failure
 
     @property
     def interrupted(self) -> bool:
@@ -245,7 +254,7 @@ class Report:
     @property
     def is_clean(self) -> bool:
         """Whether everything that was reached was sent, once, in order and at its rate."""
-        if self.failure or self.is_late or any(level.faults() for level in self.levels.values()):
+        if self.why or self.is_late or any(level.faults() for level in self.levels.values()):
             return False
         return not any(
             topic.refused or topic.failed or topic.reordered or topic.repeated or topic.transactions["failed"]
@@ -264,6 +273,7 @@ class Report:
             self.seconds = end - self.began
         self.signal = self.signal or other.signal
         self.failure = self.failure or other.failure
+        self.over = self.over or other.over
 
     def to_json(self) -> dict[str, Any]:
         """The report for ``--json``."""
@@ -282,7 +292,7 @@ class Report:
             "throttled_ms": self.throttled_ms,
             "reconnects": self.reconnects,
             "interrupted": self.interrupted,
-            "failure": self.failure,
+            "failure": self.why,
             "topics": {name: topic.to_json() for name, topic in sorted(self.topics.items())},
         }
 
@@ -310,8 +320,8 @@ class Report:
             yield f"connections opened again: {self.reconnects}"
         if self.throttled_ms:
             yield f"throttled by the broker: {self.throttled_ms} ms"
-        if self.failure is not None:
-            yield f"ended early: {self.failure}"
+        if self.why is not None:
+            yield f"ended early: {self.why}"
         elif self.interrupted:
             yield "ended early: interrupted"
 

@@ -8,13 +8,14 @@ import itertools
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.client.cluster import Cluster, ClusterFailed, asked
+from kfuzz.client.link import Link
 from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.replay.batches import Batch, Part, Step, find_parts, steps
@@ -164,9 +165,10 @@ async def _send(
             timer = asyncio.get_running_loop().call_later(min(settings.duration_s or inf, DURATION_S_MAX), end)
             await _run_all([sender.run() for sender in senders], cluster, end, report, progress)
             if not settings.acks and report.failure is None:
-                await _run_all([_drained(cluster, report)], cluster, end, report, progress)
+                links = {sender.link for sender in senders if sender.link is not None}
+                await _run_all([_drained(links, report)], cluster, end, report, progress)
             timer.cancel()
-        report.seconds = time.monotonic() - bounds.began
+        report.seconds, report.over = time.monotonic() - bounds.began, bounds.over
         report.reached = Rate(report.sent.records / report.seconds, report.sent.bytes / report.seconds)
         if verification is not None:
             report.levels = verification.levels
@@ -228,9 +230,9 @@ async def _run_all(
         raise failure
 
 
-async def _drained(cluster: Cluster, report: Report) -> None:
+async def _drained(links: Iterable[Link], report: Report) -> None:
     """Without acknowledgements, wait until the brokers have taken everything: they answer in the order of requests."""
-    for link in cluster.batch_links():
+    for link in links:
         try:
             if link.lost is not None:
                 raise ConnectionLost(f"{link.address}: {link.lost}")

@@ -109,7 +109,7 @@ class Sender:
     connection: int
     history: History | None = None
     passed_bytes: int = 0
-    _link: Link | None = None
+    link: Link | None = None
     _forms: dict[tuple[str | None, int], ProduceForm] = field(default_factory=dict)
     _producers: dict[tuple[int, bool], Producer] = field(default_factory=dict)
     _flying: int = 0
@@ -229,7 +229,7 @@ class Sender:
         attempt = 0
         while not self.cluster.ended.is_set():
             generation, reason = self.cluster.generation, ""
-            link = self._link
+            link = self.link
             if link is not None and link.lost is None:
                 if link.has_room():
                     return link
@@ -238,10 +238,10 @@ class Sender:
             if link is not None and not self.settings.acks:
                 raise ClusterFailed(f"{link.address}: {link.lost}; with acks 0 nobody knows which batches arrived")
             try:
-                self._link = await self.cluster.leader(*self.place, self.connection)
+                self.link = await self.cluster.leader(*self.place, self.connection)
             except ConnectionLost as error:
-                self._link, reason = None, f": {error}"
-            if self._link is None:
+                self.link, reason = None, f": {error}"
+            if self.link is None:
                 attempt += 1
                 if attempt > self.settings.retries:
                     name = "{}-{}".format(*self.place)
@@ -373,7 +373,7 @@ class Sender:
                 await asyncio.sleep(backoff_s(sent.attempts))
             if error in MOVED:
                 if error != LOST:
-                    self._link = None
+                    self.link = None
                 await self.cluster.refresh_leaders(self.source.topic, self.cluster.generation)
             try:
                 if producer is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
+from urllib.parse import urljoin
 
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.validators import extend, validator_for
 from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
 from kfuzz.documents import load_json
@@ -19,9 +21,10 @@ from kfuzz.schemas.plain import json_form
 from kfuzz.text import foreign_text
 
 
-def registry_of(references: Iterable[tuple[str, str]]) -> Any:
-    """The registry of schemas, given by names and texts."""
-    known = [(path, Resource.from_contents(_loaded(one, path), DRAFT7)) for path, one in references]
+def registry_of(references: Iterable[tuple[str, str]], root: Any = None) -> Any:
+    """The registry of schemas, given by names and texts. Names count from the ``$id`` of the schema ``root``."""
+    base = root.get("$id", "") if isinstance(root, dict) else ""
+    known = [(urljoin(base, path), Resource.from_contents(_loaded(one, path), DRAFT7)) for path, one in references]
     return Registry().with_resources(known)
 
 
@@ -48,13 +51,13 @@ def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
 
     ``references`` are the schemas that it refers to, by name; nothing is fetched.
     """
-    schema, known = _loaded(text, name), registry_of(references)
+    schema = _loaded(text, name)
     kind = validator_for(schema, Draft7Validator)
     try:
         kind.check_schema(schema)
     except SchemaError as error:
         raise UsageError(f"{name} is not a JSON Schema: {error.json_path}: {foreign_text(error.message)}") from None
-    made = extend(kind, {"multipleOf": _multiple})(schema, registry=known)
+    made = extend(kind, {"multipleOf": _multiple})(schema, registry=registry_of(references, schema))
 
     def check(data: bytes) -> bytes:
         form = json_form(data)
@@ -62,7 +65,12 @@ def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
             value = load_json(data, "the value")
         except UsageError as error:
             raise ValueError(str(error)) from None
-        if (wrong := best_match(made.iter_errors(value))) is not None:
+        try:
+            wrong = best_match(made.iter_errors(value))
+        except Unresolvable as error:
+            path = foreign_text(error.ref, bytes_max=100)
+            raise ValueError(f"{name} needs {path}, which neither it nor a schema that it refers to has") from None
+        if wrong is not None:
             raise ValueError(f"{wrong.json_path}: {wrong.message}")
         return form
 

@@ -27,6 +27,7 @@ from kfuzz.wire.io.cursor import uvarint, uvarint_of
 COMPILER: Final = "grpc_tools"
 COMPILE_S: Final = 30
 MAIN: Final = "kfuzz_main.proto"
+MISSING: Final = ": File not found."
 VARINT_BYTES_MAX: Final = 5
 NAME_TAG: Final = 1 << 3 | 2
 NESTED_MAX: Final = 100
@@ -130,6 +131,9 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...], name: str) -> 
             raise UsageError(f"{name} is not compiled by protoc in {COMPILE_S} seconds; make it smaller") from None
         if run.returncode or not made.is_file():
             lines = run.stderr.decode(errors="replace").replace(MAIN, name).splitlines()
+            if missing := next((line.removesuffix(MISSING) for line in lines if line.endswith(MISSING)), ""):
+                missing = foreign_text(missing, bytes_max=REASON_BYTES_MAX)
+                raise UsageError(f"{name} imports {missing}, which is not among the schemas that it refers to")
             wrong = (line for line in lines if re.match(r"[^ ][^:]*:(\d+:\d+:)? (?!warning|All log)", line))
             raise UsageError(
                 f"{name} is not a Protobuf schema: {foreign_text('; '.join(wrong), bytes_max=REASON_BYTES_MAX)}"

@@ -34,11 +34,15 @@ class Schema:
 
 @dataclass
 class Store:
-    """The schemas of a folder or of a topic, by id (a number, or a GUID in lower case) and by subject and version."""
+    """The schemas of a folder or of a topic, by id (a number, or a GUID in lower case) and by subject and version.
+
+    ``is_whole``: no value has another id.
+    """
 
     place: str
     ids: dict[int | str, Schema] = field(default_factory=dict)
     versions: dict[tuple[str, int], Schema] = field(default_factory=dict)
+    is_whole: bool = False
 
     def find(self, key: int | str) -> Schema | None:
         """The schema with this id; None if there is none."""
@@ -51,13 +55,15 @@ class Store:
     def add(self, answer: Any, stem: str = "") -> None:
         """Add the schemas of a registry's answer, or of a record of ``_schemas``; nothing else is an error.
 
-        ``stem`` is the name of the answer's file, which may be an id.
+        ``stem`` is the name of the answer's file, which may be the id if the answer has none.
         """
         if isinstance(answer, list):
             for one in answer:
                 self.add(one)
         elif (schema := schema_of(answer)) is not None:
-            for key in (answer.get("id"), answer.get("guid"), int(stem) if stem.isdigit() else stem):
+            # The file of an answer for a subject is named after the version.
+            number = answer.get("id", int(stem) if stem.isdigit() else stem)
+            for key in (number, answer.get("guid")):
                 if isinstance(key, int | str) and not isinstance(key, bool) and key != "":
                     self.ids[key.lower() if isinstance(key, str) else key] = schema
             if isinstance(answer.get("subject"), str) and isinstance(answer.get("version"), int):

@@ -113,7 +113,7 @@ class Schemas:
                 with contextlib.suppress(Exception):
                     return decode(data, start)
             return decode(data, 0, b"\0")
-        if key is None or not self._stores:
+        if key is None or all(one.is_whole and not one.find(key) for one in self._stores):
             return self._plain.text_or_hex(data)
         decode = self._decoder(key)
         if at == FRAME_BYTES and data[:FRAME_BYTES] not in self._long_starts:
@@ -145,7 +145,7 @@ class Schemas:
                 return self._plain.text_or_hex(data)
             if key is None:
                 raise ValueError("the header with the schema's id is damaged")
-            return self._decoder(None if self._only else key)(data, 0, indexes or b"\0")
+            return self._decoder(None if self._only and side == "value" else key)(data, 0, indexes or b"\0")
         except Exception as error:
             return self._failed(data, key, error)
 

@@ -177,9 +177,12 @@ def test_what_a_workload_cannot_say_is_said(tmp_path: Path, capsys: pytest.Captu
     written(tmp_path / "late-0", records.encode([RecordBatch(0, 1, late)]), batch(100, 1), batch(99, 1))
     after = [Record(0, 1 << 62, None, b"")]
     written(tmp_path / "after-0", records.encode([RecordBatch(0, 0, after)]))
+    written(tmp_path / "my topic-200000", batch(0))
     text = learned(capsys, tmp_path)
     workloads.parse(text, "w.toml")
     for sentence in (
+        "its name in the log is my topic, which Kafka refuses",
+        "partitions have numbers up to 200000; here they are numbered without gaps",
         "keys are so short that 16 are different here, in the log 200",
         "keys.size is at most 1048576, in the log up to 2000000",
         "late records are up to",
@@ -187,6 +190,15 @@ def test_what_a_workload_cannot_say_is_said(tmp_path: Path, capsys: pytest.Captu
         "field a has arrays, maps, NaN or several types",
     ):
         assert sentence in text, sentence
+
+
+def test_values_without_a_schema_are_learned_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "1.avsc").write_text('"long"')
+    for name, value in (("json-0", b'{"a":1}'), ("random-0", b"\xff\xfe")):
+        written(tmp_path / name, batch(0, 50, value))
+    text = learned(capsys, tmp_path, "--schema", tmp_path)
+    assert re.findall(r'\[topics.values\]\nkind = "(\w+)"', text) == ["json", "random"]
+    assert "by their schemas" not in text
 
 
 @pytest.mark.parametrize(

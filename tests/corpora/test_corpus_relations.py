@@ -17,6 +17,7 @@ from kfuzz.corpora.partitioners import partition_of
 from kfuzz.corpora.plan import Plan, decided
 from kfuzz.corpora.schemed import decoder_of
 from kfuzz.corpora.statistics import check_statistics
+from kfuzz.corpora.summary import related
 from kfuzz.corpora.verification import Corpus, verify
 from kfuzz.corpora.workload import Workload, parse
 from kfuzz.records import Record
@@ -118,6 +119,9 @@ def test_keys_of_few_letters_are_alike_and_dangling_references_match_some() -> N
     assert predicted(workload, "there") == {"different_keys": len(there)}
     assert predicted(workload, "schema") == {"different_keys": len({one.key for one in records(workload, "schema")[0]})}
     assert (expected["matching"], expected["exact"]) == (pytest.approx(found[True], rel=0.02), False)
+    # So many are not looked at.
+    many = workload_of('topics = [{ name = "t", keys = { size = { min = 1, max = 2 }, cardinality = 2_000_000 } }]')
+    assert related(predicted(many, "t")) == ["keys: at most 272 different ones, all that have this size"]
     assert expected["dangling"] == pytest.approx(found[False], rel=0.05)
 
 

@@ -146,6 +146,25 @@ def test_cat_reads_an_id_of_eight_bytes_that_begins_like_one_of_four(tmp_path: P
         assert {json.dumps(json.loads(line)["value"]) for line in lines} == {"{}"}
 
 
+def test_cat_decodes_the_topics_of_a_corpus_as_its_workload_says(tmp_path: Path) -> None:
+    """Random bytes, some of which begin like an id, and values without one are beside values that have one."""
+    schema = '{"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}'
+    plain = f"""schema = "x.avsc", texts = {{ "x.avsc" = '{schema}' }}"""
+    parts = {"framed": f'{plain}, framing = "confluent", schema_id = 7', "plain": plain, "random": "size = 50"}
+    topics = "".join(f'[[topics]]\nname = "{name}"\nvalues = {{ {text} }}\n' for name, text in parts.items())
+    generate(parse(f'size = "192KiB"\nsegment_bytes = "64KiB"\n{topics}', "w.toml"), tmp_path)
+    for place, chosen, decoded in (
+        (".", "*", {"framed"}),
+        (".", "plain", {"plain"}),
+        ("plain-0", "*", {"plain"}),
+        ("random-0", "*", set()),
+    ):
+        lines = kfuzz("cat", tmp_path / place, "--topics", chosen, "--columns", "topic,value", code=0).stdout
+        found = [json.loads(line) for line in lines.splitlines()]
+        objects = {one["topic"] for one in found if isinstance(one["value"], dict) and "hex" not in one["value"]}
+        assert objects == decoded
+
+
 def test_the_schema_is_part_of_the_workload_and_travels_with_it() -> None:
     made = workload(AVRO)
     # Without a folder, nothing can be read.

@@ -103,6 +103,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             load(path)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "w.toml").write_bytes(TOPIC.encode("utf-8-sig"))
+    assert load(tmp_path / "w.toml") == parse(TOPIC, "w")
+
+
 @pytest.mark.parametrize("path", WORKLOADS, ids=lambda path: path.stem)
 def test_the_canonical_text_of_a_workload_reads_back_as_the_same_workload(path: Path) -> None:
     workload = load(path)

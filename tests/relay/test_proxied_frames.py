@@ -62,8 +62,10 @@ def test_requests_that_wait_are_bounded() -> None:
     pairing = Pairing(1)
     data = request("Metadata", 0, {"topics": []})
     for _ in range(WAITING_MAX + 5):
-        asked(pairing, data)
+        last = asked(pairing, data)
     assert len(pairing) == WAITING_MAX
+    pairing.reply(last, [b""])
+    assert not pairing.has_replies
 
 
 def test_apis_are_counted_by_themselves_and_unknown_ones_together() -> None:

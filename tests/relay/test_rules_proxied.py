@@ -10,6 +10,7 @@ import pytest
 from relay.proxied import asking, before, codes, counts, proxied, through
 from serve.asking import MINIMAL, Client, fed, fetch_of, request, response, topics
 
+from kfuzz.relay import pipe
 from kfuzz.relay.frames import api_key
 from kfuzz.relay.pipe import framed
 from kfuzz.relay.proxy import Proxy
@@ -115,25 +116,58 @@ async def taken(reader: asyncio.StreamReader) -> int:
     return int.from_bytes((await reader.readexactly(size))[4:8], "big")
 
 
-def test_an_answer_of_the_proxy_never_comes_within_a_frame_that_is_passed_on() -> None:
+@pytest.mark.parametrize("rule", ["LeaveGroup delay_ms=1", "Heartbeat delay_ms=1"], ids=["passed on", "held"])
+def test_an_answer_of_the_proxy_never_comes_before_or_within_a_frame_that_has_begun(rule: str) -> None:
     async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert await taken(reader) == 1
         writer.write(beat(1)[:10])
+        began.set()
         await answered.wait()
         writer.write(beat(1)[10:] + beat(3))
 
     async def scenario(client: Client, proxy: Proxy) -> None:
         client.writer.write(heartbeat(1))
-        assert await client.reader.readexactly(10) == beat(1)[:10]
+        await began.wait()
+        [connection] = proxy.connections
+        while len(connection.pairing):
+            await asyncio.sleep(0.001)
         client.writer.write(leave(2) + heartbeat(3))
-        while counts(proxy) != [(1, 1)] or len(next(iter(proxy.connections)).pairing) < 1:
+        while counts(proxy)[0] != (1, 1) or len(connection.pairing) < 1:
             await asyncio.sleep(0.001)
         answered.set()
-        assert await client.reader.readexactly(len(beat(1)) - 10) == beat(1)[10:]
-        assert [await number_of_next(client) for _ in range(2)] == [2, 3]
+        assert [await number_of_next(client) for _ in range(3)] == [1, 2, 3]
+
+    began, answered = asyncio.Event(), asyncio.Event()
+    before(broker, "LeaveGroup answer={}", rule, scenario=scenario)
+
+
+@pytest.mark.parametrize(
+    ("written", "come", "code"),
+    [
+        pytest.param(framed(beat(1)[4:] + bytes(100)), [1, 2], "frame-too-large", id="passed on unread"),
+        pytest.param(beat(2) + beat(1), [2, 1, 2], "correlation-unknown", id="answered by the broker too"),
+    ],
+)
+def test_an_answer_of_the_proxy_comes_after_whatever_the_broker_sends_before_it(
+    monkeypatch: pytest.MonkeyPatch, written: bytes, come: list[int], code: str
+) -> None:
+    monkeypatch.setattr(pipe, "FRAME_BYTES_MAX", 100)
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answered.wait()
+        writer.write(written)
+        await reader.read()
+
+    async def scenario(client: Client, proxy: Proxy) -> None:
+        client.writer.write(heartbeat(1) + leave(2))
+        while counts(proxy) != [(1, 1)]:
+            await asyncio.sleep(0.001)
+        answered.set()
+        assert [await number_of_next(client) for _ in come] == come
+        assert not next(iter(proxy.connections)).holds("response")
 
     answered = asyncio.Event()
-    before(broker, "LeaveGroup answer={}", scenario=scenario)
+    assert codes(before(broker, "LeaveGroup answer={}", scenario=scenario)) == {code}
 
 
 def test_the_proxys_answers_come_although_the_broker_leaves_out_requests_before_them() -> None:

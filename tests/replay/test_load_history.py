@@ -29,7 +29,7 @@ Change = Callable[[list[Step]], list[Step]]
 
 def checked(brokers: LocalCluster, more: str = "", **settings: Any) -> Report:
     address = Address.parse(brokers.bootstrap)
-    asked = Settings(address, records=300, check_history=True, restamp=True, **settings)
+    asked = Settings(address, **{"records": 300, "check_history": True, "restamp": True, **settings})
     return run_load(Load(parse(WORKLOAD + more, "w")), asked)
 
 
@@ -101,6 +101,11 @@ def test_each_planted_fault_is_named_in_both_isolations(
     report = checked(brokers)
     assert [level.faults() for level in report.levels.values()] == [faults] * 4
     assert not report.is_clean
+
+
+def test_a_load_without_acks_that_ends_before_its_readers_are_connected_is_sound(brokers: LocalCluster) -> None:
+    assert str(checked(brokers, acks=0, records=5).why).startswith("the first batch has 10 records")
+    assert checked(brokers, acks=0, records=10).is_clean
 
 
 def test_aborted_transactions_that_a_broker_hides_are_found(

@@ -422,7 +422,7 @@ def test_words_for_rates_speeds_and_times() -> None:
             parse(word)
 
 
-@pytest.mark.parametrize("limit", [0, 35, 40, 1000])
+@pytest.mark.parametrize("limit", [0, 5, 35, 40, 1000])
 def test_the_bound_on_records_is_never_passed(tmp_path: Path, limit: int) -> None:
     for partition in range(3):
         write_log(tmp_path, f"t-{partition}", plain())
@@ -430,7 +430,9 @@ def test_the_bound_on_records_is_never_passed(tmp_path: Path, limit: int) -> Non
         report = play(tmp_path, broker, records=limit)
     assert report.sent.records == min(limit // 10 * 10, 30 * BATCHES)
     assert sum(len(values(one)) for one in broker.batches.values()) == report.sent.records
-    assert report.is_clean
+    # Nothing fits.
+    assert report.is_clean == (limit != 5)
+    assert str(report.why).startswith("the first batch has 10 records, more than --records allows") == (limit == 5)
 
 
 def test_the_bound_on_time_ends_a_slow_replay(tmp_path: Path) -> None:

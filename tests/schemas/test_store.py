@@ -26,7 +26,9 @@ def test_a_folder_has_schemas_by_id_and_answers_of_a_registry(tmp_path: Path) ->
     (tmp_path / "8.proto").write_text("message A {}")
     (tmp_path / "9.schema.json").write_text("{}")
     (tmp_path / "10.json").write_text(json.dumps({"schema": "{}", "schemaType": "JSON"}))
-    (tmp_path / "all.json").write_text(json.dumps([ANSWER]))
+    # Named after its version.
+    (tmp_path / "3.json").write_text(json.dumps(ANSWER))
+    (tmp_path / "all.json").write_text(json.dumps([ANSWER | {"version": 4}]))
     (tmp_path / "other.avsc").write_text("no id")
     (tmp_path / "11.avsc").symlink_to(tmp_path / "8.proto")
     store = of_folder(tmp_path)

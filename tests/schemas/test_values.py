@@ -131,6 +131,21 @@ def test_references_are_followed_and_missing_ones_are_named() -> None:
     assert decoded(store(schema), b"\0\0\0\0\1\x0e")["error"].startswith("part version 1")
 
 
+@pytest.mark.parametrize("id", ["", '"$id": "https://example.org/w.json", '])
+def test_references_of_json_schema_count_from_the_id_of_the_schema(id: str) -> None:
+    schema = Schema("JSON", f'{{{id}"items": {{"$ref": "part.json"}}}}', (("part.json", "part", 1),))
+    part = Schema("JSON", '{"type": "string"}')
+    schemas = Schemas([Store("", {1: schema, 2: Schema("JSON", schema.text)}, {("part", 1): part})], checks=True)
+    assert decoded(schemas, b'\0\0\0\0\1["a"]') == ["a"]
+    assert decoded(schemas, b"\0\0\0\0\1[5]")["error"] == "$[0]: 5 is not of type 'string'"
+    assert decoded(schemas, b"\0\0\0\0\2[5]")["error"].startswith("schema 2 needs part.json, which neither")
+
+
+def test_an_import_that_is_missing_is_named() -> None:
+    shown = decoded(store(Schema("PROTOBUF", PROTO)), b"\0\0\0\0\1\0")
+    assert shown["error"] == "schema 1 imports other/kind.proto, which is not among the schemas that it refers to"
+
+
 PROTO = """
 syntax = "proto3";
 package shop;
@@ -249,7 +264,10 @@ def test_a_single_schema_decodes_values_with_and_without_an_id_and_no_keys() -> 
     assert schemas.texts("value", [b"\0", b"\x0e", b"\0\0\0\0\x63\x0e"]) == [b"0", b"7", b"7"]
     assert schemas.texts("key", [b"\x0e"], [b"\1" + GUID.bytes]) == [b'"\\u000e"']
     assert schemas.texts("value", [b"\x0e"], [b"\1" + GUID.bytes]) == [b"7"]
-    assert schemas.failures == 0
+    # Keys have others.
+    both = Schemas([Schema("AVRO", '"long"'), Store("", {1: Schema("AVRO", '"string"')})])
+    assert both.texts("key", [b"\2k"], [b"\0\0\0\0\1"]) == [b'"k"']
+    assert schemas.failures == both.failures == 0
 
 
 @pytest.mark.parametrize(
