@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import IO, Final, cast
@@ -28,7 +29,7 @@ from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.log_facts import LogFacts
-from kfuzz.logs.lost import NOT_INCREASING, OFFSET_CODES, OUTSIDE, Bounds, LostOffsets, is_torn_abort
+from kfuzz.logs.lost import NOT_INCREASING, OFFSET_CODES, OUTSIDE, Bounds, LostOffsets, is_torn_abort, join
 from kfuzz.logs.meaning import Aborted, Change, Marker, Original, by_producer, changes, lost_aborts, lost_commits
 from kfuzz.logs.segments import (
     ABORTED_ENTRY,
@@ -223,6 +224,7 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
     if first.topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, checkpoint_text(epochs))
         _take(METADATA_NAME, first.path.parent, target)
+    reduce(join, (part.made.gaps for part in parts))
     return [part.made for part in parts], walks[-1].next_offset
 
 
