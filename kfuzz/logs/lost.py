@@ -171,7 +171,8 @@ class Bounds:
 
     def indexed(self) -> Iterator[int]:
         """The last offset in each index of the segment."""
-        for suffix, column in LAST_COLUMN.items():
+        # An index has offsets that count from the one in its name.
+        for suffix, column in LAST_COLUMN.items() if self.base == _number(self.path.name, ".log") else ():
             made = read_stored(self.path.with_suffix(suffix))
             if made is not None and not any(one.code == "index-not-rising" for one in made.findings):
                 yield from (row[column] for _, row in deque(made.entries(), maxlen=1))
