@@ -24,7 +24,7 @@ from kfuzz.files import map_regular
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import Role
 from kfuzz.logs.contents import not_batches
-from kfuzz.logs.lost import LOSSES_MAX, Bounds, LostOffsets, is_torn_abort, with_losses
+from kfuzz.logs.lost import LOSSES_MAX, Bounds, LostOffsets, is_torn_abort, join, with_losses
 from kfuzz.logs.stored import LATER, LEAVING, Kind, kind_of, left_out, offset_index
 from kfuzz.logs.whole import Damage, Directory, Judged, Partition, Start, is_partition
 from kfuzz.mapped import require_whole
@@ -274,6 +274,10 @@ def check_directory(
 
     for folder, inside in groupby(files, lambda path: path.parent):
         whole = None
+        # The files from a segment on whose end is lost: the damage may go on in the next segment.
+        held: list[Checked] = []
+        stretch: list[LostOffsets] = []
+        is_held = False
         if role == "log" and not is_partition(folder):
             around(folder)
         elif role == "log":
@@ -303,8 +307,15 @@ def check_directory(
                 # Unless it was deleted just now.
                 if not made.skipped or os.path.lexists(path):
                     counts.add(made)
-                    yield made
+                    held.append(made)
+                if made.title == SEGMENT_TITLE:
+                    is_held = bool(made.lost) and made.lost[-1].end == made.size
+                    stretch = join(stretch, made.lost)
+                if not is_held:
+                    yield from held
+                    held.clear()
             done += sizes[path]
+        yield from held
         yield from _as_checked(whole.close(), "partition", counts) if whole else ()
     on_bytes(total, total)
     for one in directories.values():

@@ -8,9 +8,9 @@ with the logs.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby, islice, repeat
 from pathlib import Path
@@ -24,8 +24,10 @@ from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.alike import alike
 from kfuzz.logs.latest import Keyed, Latest, last_records
 from kfuzz.logs.reading import FINDING, read_slice, schema
-from kfuzz.logs.segments import Segment, Whole, batch_bytes, find_segments, refuse
+from kfuzz.logs.segments import Segment, Whole, batch_bytes, by_contents, find_segments, refuse
 from kfuzz.logs.slicing import slices
+from kfuzz.logs.stored import OFFSET, last_offset
+from kfuzz.logs.transactions import last_stable_offset
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.records import Limits, Record, iterate
 from kfuzz.records.read.limits import DEFAULT_LIMITS
@@ -79,6 +81,9 @@ class Side:
         self._whole: Whole | None = None
         # Why the next batch counts as one that cannot be read, although it can.
         self.misfit = ""
+        # The batches that are ``passed`` were not looked at, and the highest offset before them.
+        self._reached = -1
+        self.passed = memoryview(b"")
 
     @property
     def place(self) -> dict[str, Any]:
@@ -108,6 +113,19 @@ class Side:
             self.damage.append(place | {"reason": reason})
         else:
             self.more_damage += 1
+
+    @property
+    def reached(self) -> int:
+        """The highest offset before the next batch."""
+        if self.passed:
+            base, highest = 0, [self._reached]
+            for at, _, _ in deque(frames(self.passed), maxlen=2):
+                base = OFFSET.unpack_from(self.passed, at)[0]
+                highest.append(max(highest[-1], last_offset(self.passed[at:])))
+            # If the last one leaps beyond the next one, its own offset is wrong.
+            is_wrong = base > highest[-2] + 1 and OFFSET.unpack_from(self.view, self.at)[0] <= highest[-1]
+            self._reached, self.passed = highest[-2 if is_wrong else -1], memoryview(b"")
+        return self._reached
 
     def fill(self) -> bool:
         """Have the whole next batch in ``view``, if there is one. Returns False at the end of the log."""
@@ -145,7 +163,21 @@ class Side:
                 self.head = self.head._replace(size=after - bad, is_readable=False)
             elif misfit := self._misfit(self.head):
                 self.misfit, self.head = misfit, self.head._replace(is_readable=False)
+            elif self.head.last_offset <= self.reached:
+                self.head = self._again(self.head)
         return self.head
+
+    def _again(self, head: BatchHeader) -> BatchHeader:
+        """The batches from ``head`` on whose offsets were reached before, as bytes that cannot be read."""
+        assert self._whole is not None
+        whole, start, low = memoryview(self._whole.mapped), self.begin + self.at, self.reached
+        end, highest = start, -1
+        for at, size, _ in frames(whole, start):
+            if (last := last_offset(whole[at:])) > low:
+                break
+            end, highest = at + size, max(highest, last)
+        self.misfit = f"its offsets go back: {head.base_offset} to {highest}, after {low}"
+        return head._replace(size=end - start, is_readable=False)
 
     def _misfit(self, head: BatchHeader) -> str:
         """Why the offsets do not fit, if they reach those of the batch after ``head``. No CRC covers a base offset.
@@ -158,9 +190,11 @@ class Side:
             return f"its offsets do not fit: {head.base_offset} is below 0"
         whole = memoryview(self._whole.mapped)
         frame_places = (at for at, _, _ in frames(whole, self.begin + self.at + head.size))
-        after = [int.from_bytes(whole[at : at + 8], "big", signed=True) for at in islice(frame_places, 2)]
+        after = [OFFSET.unpack_from(whole, at)[0] for at in islice(frame_places, 2)]
         after += [] if self._segment.next_offset is None else [self._segment.next_offset]
         is_low = len(after) > 1 and after[1] > head.last_offset
+        # If it continues the batch before, the one after goes back.
+        is_low |= bool(after) and after[0] <= self.reached >= head.base_offset - 1
         if is_low or not after or not (self._segment.base_offset or 0) <= after[0] <= head.last_offset:
             return ""
         return f"its offsets do not fit: {head.base_offset}, and the next batch begins at {after[0]}"
@@ -174,13 +208,26 @@ class Side:
 
     def advance(self) -> None:
         """Pass over the next batch, or the bytes that cannot be read."""
+        if self.head is not None and self.head.is_readable:
+            self._reached = max(self.reached, self.head.last_offset)
         self.at += self.head.size if self.head else 0
         self.head = None
+
+    def skip(self, end: int, batches: int) -> None:
+        """Pass over batches up to byte ``end`` of ``view`` that the other side has too."""
+        # Whether one batch leaps is seen by the one before.
+        self._reached = self.reached if batches == 1 else self._reached
+        self.passed, self.at, self.head, self.is_open = self.view[self.at : end], end, None, False
 
     def rows(self) -> Iterator[Record | None]:
         """The records of the next batches, and None after each batch."""
         while (head := self.look()) is not None:
-            yield from iterate(self.view[self.at : self.at + head.size], limits=self.limits)
+            made = iterate(self.view[self.at : self.at + head.size], limits=self.limits)
+            if head.base_offset <= (low := self.reached):
+                reason = f"its offsets go back: {head.base_offset} to {low}, after {low}"
+                self.spoil(reason, self.place | {"size": head.size})
+                made = (one for one in made if one.offset > low)
+            yield from made
             self.advance()
             yield None
 
@@ -261,11 +308,11 @@ class Compared:
 
     def _values_of(self, side: Side, on_bytes: Callable[[int], None]) -> Iterator[Keyed]:
         """Of each key in each batch of rows, the last value: its digest and its text."""
-        for part in slices(side.segments, isolation="read_committed"):
-            # Of a part of the offsets, damage would not be reported.
-            whole = replace(part, stable_offset=None)
-            below = INT64_MAX if part.stable_offset is None else part.stable_offset
-            for rows in read_slice(whole, WANTED, isolation="read_committed", limits=side.limits):
+        stable = last_stable_offset(side.segments[0])
+        below = INT64_MAX if stable is None else stable
+        # Damage after the last stable offset counts too: it may have been the marker that ends a transaction.
+        for part in slices(side.segments):
+            for rows in read_slice(part, WANTED, isolation="read_committed", limits=side.limits):
                 if not rows.column(FINDING).null_count:
                     side.spoil(str(rows.column(FINDING)[0]), {"file": str(part.segment.path), "at": None, "size": None})
                     continue
@@ -287,7 +334,7 @@ class Compared:
         self.batches += batches - differing
         if batches:
             for side, end in zip(self.sides, ends, strict=True):
-                side.at, side.head, side.is_open = end, None, False
+                side.skip(end, batches)
         return batches > 0
 
     def _pass_damage(self, bad: list[Side]) -> None:
@@ -454,7 +501,15 @@ def compare(
     """
     done = 0
     for name, segments in pairs_of(a, b, topics=topics, pass_over=pass_over):
-        made = Compared(name, (Side(segments[0], limits), Side(segments[1], limits)))
+        # A file that is alone may have any name, and a reader of the latest values goes by names.
+        sides = [Side(one if compacted or len(one) == 1 else by_contents(one), limits) for one in segments]
+        names = [{(one.path.name, one.name) for one in side.segments} for side in sides]
+        for side, there in zip(sides, names[::-1], strict=True):
+            for one in side.segments:
+                if one.name != one.path.name and (one.path.name, one.name) not in there:
+                    place = {"file": str(one.path), "at": 0, "size": one.size}
+                    side.spoil(f"its name does not fit its first offset, {one.base_offset}", place)
+        made = Compared(name, (sides[0], sides[1]))
         if all(segments):
             run = made.run_latest if compacted else made.run
             run(lambda now, before=done: on_bytes(before + now))  # type: ignore[misc]

@@ -112,6 +112,16 @@ class LostOffsets:
         }
 
 
+def join(before: list[LostOffsets], after: list[LostOffsets]) -> list[LostOffsets]:
+    """Make one stretch of the damage at the end of a segment and at the beginning of the next, of which these are the
+    lost offsets. Returns the list in which damage at the beginning of a third segment would go on.
+    """
+    if before and after and before[-1].next is not None and before[-1].next == after[0].first:
+        one = after.pop(0)
+        before[-1] = replace(before[-1], last=one.last, next=one.next, seen=one.seen)
+    return after or before
+
+
 class Bounds:
     """The offsets that the segment file ``path`` may have, by its name and the name of the next segment."""
 
@@ -161,7 +171,8 @@ class Bounds:
 
     def indexed(self) -> Iterator[int]:
         """The last offset in each index of the segment."""
-        for suffix, column in LAST_COLUMN.items():
+        # An index has offsets that count from the one in its name.
+        for suffix, column in LAST_COLUMN.items() if self.base == _number(self.path.name, ".log") else ():
             made = read_stored(self.path.with_suffix(suffix))
             if made is not None and not any(one.code == "index-not-rising" for one in made.findings):
                 yield from (row[column] for _, row in deque(made.entries(), maxlen=1))

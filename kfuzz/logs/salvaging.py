@@ -13,7 +13,8 @@ import tempfile
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import IO, Final, cast
@@ -28,14 +29,16 @@ from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.log_facts import LogFacts
-from kfuzz.logs.lost import NOT_INCREASING, OFFSET_CODES, OUTSIDE, Bounds, LostOffsets, is_torn_abort
+from kfuzz.logs.lost import NOT_INCREASING, OFFSET_CODES, OUTSIDE, Bounds, LostOffsets, is_torn_abort, join
 from kfuzz.logs.meaning import Aborted, Change, Marker, Original, by_producer, changes, lost_aborts, lost_commits
 from kfuzz.logs.segments import (
     ABORTED_ENTRY,
     Segment,
     Starts,
+    by_contents,
     find_segments,
     has_cleaner_checkpoint,
+    log_end,
     partition_of,
     refuse,
 )
@@ -76,8 +79,7 @@ class Lost:
 @dataclass(slots=True)
 class _Kept:
     """A segment while it is copied to ``target``: the stretches of its bytes that are kept, and new bytes between them,
-    each with its place twice. ``left_out`` has the first and last offsets of sound batches that do not fit. ``limits``
-    are the lowest offset that the segment may have, and the one after the highest.
+    each with its place twice. ``left_out`` has the first and last offsets of sound batches that do not fit.
     """
 
     segment: Segment
@@ -85,9 +87,23 @@ class _Kept:
     made: Salvaged
     size: int
     stretches: list[tuple[int, int]]
-    limits: tuple[int, int]
     added: list[tuple[int, int, bytes]] = field(default_factory=list)
     left_out: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The offsets that the segment may have."""
+        made = Bounds(self.segment.path)
+        made.base, made.next = self.segment.base_offset, self.segment.next_offset
+        return made
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The lowest offset that the segment may have, and the one after the highest."""
+        low, following = self.segment.base_offset, self.segment.next_offset
+        if low is None:
+            return 0, INT64_MAX + 1
+        return low, min(low + INT32_MAX + 1, INT64_MAX + 1 if following is None else following)
 
     def view(self) -> memoryview:
         """The bytes of the segment."""
@@ -99,6 +115,7 @@ class _Kept:
 class Salvaged:
     """The result for one segment: its ``path`` and that of the copy, counts, and what was lost.
 
+    Of a segment whose offsets are all in another one too, there is no copy.
     ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none. ``gaps`` has
     the offsets of the lost bytes; losses side by side are one gap. ``markers`` were lost and are written again.
     ``changes`` are the kept records whose transactions end differently now.
@@ -142,21 +159,23 @@ def salvage(
 
     Raises ``UsageError`` if a file cannot be read or written, or if a copy would replace a file.
     """
-    segments = find_segments(path, topics=topics, pass_over=pass_over)
+    found = find_segments(path, topics=topics, pass_over=pass_over)
+    segments = [one for _, group in groupby(found, lambda one: one.path.parent) for one in _in_order(list(group))]
     root, source = Path(out), local_path(path).resolve()
     # The copy would be in the log that it is a copy of, and a broker would find it there.
     if source.is_dir() and root.resolve().is_relative_to(source):
         raise UsageError(f"{root} is inside {path}, which is only read; name a folder outside")
-    plan = [(segment, root / (_folder(segment) or "") / segment.path.name) for segment in segments]
-    for _, copy in plan:
-        if copy.exists():
+    plan = [(segment, root / (_folder(segment) or "") / segment.name) for segment in segments]
+    for segment, copy in plan:
+        if copy.exists() and not segment.is_copy:
             raise UsageError(f"{copy} exists; name another folder with --out")
     done: list[Salvaged] = []
     ends: dict[tuple[str, int], int] = {}
     for _, group in groupby(plan, lambda one: one[1].parent):
         with tempfile.TemporaryDirectory(prefix="kfuzz-salvage-") if dry_run else contextlib.nullcontext("") as place:
             parts = [(segment, copy, Path(place) / copy.name if place else copy) for segment, copy in group]
-            made, end = _partition(parts)
+            made, end = _partition([one for one in parts if not one[0].is_copy])
+        made += [_left_out(segment, copy) for segment, copy, _ in parts if segment.is_copy]
         ends[parts[0][0].topic or "", parts[0][0].partition or 0] = end
         for one in made:
             on_segment(one)
@@ -165,6 +184,24 @@ def salvage(
     if not dry_run and (source / META_PROPERTIES).is_file() and not (root / META_PROPERTIES).exists():
         _broker_files(source, root, ends)
     return done
+
+
+def _in_order(partition: list[Segment]) -> list[Segment]:
+    """The segments of a partition, each where its batches belong."""
+    made = by_contents(partition, ends=True)
+    if len(made) == 1:
+        # It may have been named alone.
+        beside = [one.base_offset or 0 for one in by_contents(partition_of(made[0]), ends=True) if not one.is_copy]
+        low = made[0].base_offset or 0
+        made = [replace(made[0], next_offset=min((one for one in beside if one > low), default=None))]
+    return made
+
+
+def _left_out(segment: Segment, copy: Path) -> Salvaged:
+    """The result for a segment whose offsets are all in another one."""
+    offsets = f"{segment.base_offset} to {log_end(segment)[0] - 1}"
+    reason = f"another segment has its offsets too: {offsets}; to copy this one instead, name it alone"
+    return Salvaged(segment.path, copy, lost=[Lost(0, segment.size, reason)])
 
 
 def _folder(segment: Segment) -> str | None:
@@ -223,6 +260,7 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
     if first.topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, checkpoint_text(epochs))
         _take(METADATA_NAME, first.path.parent, target)
+    reduce(join, (part.made.gaps for part in parts))
     return [part.made for part in parts], walks[-1].next_offset
 
 
@@ -248,7 +286,7 @@ def _add_missing(parts: Sequence[_Kept], walks: Sequence[IndexWalk], original: O
     was lost.
     """
     for part, walk in zip(parts, walks, strict=True):
-        bounds = Bounds(part.segment.path)
+        bounds = part.bounds
         gaps = part.made.gaps
         if bounds.base is None or (gaps and gaps[-1].end == part.size):
             continue
@@ -323,7 +361,7 @@ def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
     made = Salvaged(segment.path, copy)
     with segment.open() as file:
         size = os.fstat(file.fileno()).st_size
-        part = _Kept(segment, target, made, size, [], _limits(segment))
+        part = _Kept(segment, target, made, size, [])
         view = part.view()
         part.stretches += _sound(segment, file, view, made)
         # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
@@ -332,20 +370,11 @@ def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
         while refused := _refused(target, *part.limits):
             _leave_out(part, view, *refused)
             _write(part, view)
+    if segment.name != segment.path.name:
+        made.lost.append(Lost(0, 0, f"its name is wrong; that of the copy is its first offset, {segment.base_offset}"))
     made.lost.sort(key=lambda one: one.at)
     made.kept_bytes = sum(end - start for start, end in part.stretches)
     return part
-
-
-def _limits(segment: Segment) -> tuple[int, int]:
-    """The lowest offset that the segment may have, and the one after the highest, by its name and the next one's."""
-    low, following = segment.base_offset, segment.next_offset
-    if low is None:
-        return 0, INT64_MAX + 1
-    if following is None:
-        # It may have been named alone.
-        following = next((one for part in partition_of(segment) if (one := part.base_offset or 0) > low), INT64_MAX + 1)
-    return low, min(low + INT32_MAX + 1, following)
 
 
 def _gaps(part: _Kept, left_out: Sequence[tuple[int, int]]) -> Iterator[LostOffsets]:
@@ -355,7 +384,7 @@ def _gaps(part: _Kept, left_out: Sequence[tuple[int, int]]) -> Iterator[LostOffs
     batches do not have them, they are lost too, and the stretch is divided. At the end of a log, they are believed only
     if they go on from there.
     """
-    bounds, view = Bounds(part.segment.path), part.view()
+    bounds, view = part.bounds, part.view()
     bases = {base for base, _ in left_out}
     highest = list(accumulate((last for _, last in left_out), max))
     pieces = _batches(part, view) if left_out else part.stretches

@@ -11,10 +11,11 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -30,6 +31,7 @@ from kfuzz.logs.lost import Bounds, LostOffsets, kept_offsets
 from kfuzz.logs.stored import CLEANER, DELTA, FOLDER, INDEXES, LEAVING, NAMES_MOST, last_batch, last_offset, left_out
 from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
+from kfuzz.wire.records.framing import frames
 from kfuzz.wire.walk.search import Search
 
 NAME: Final = re.compile(r"(\d{20})\.log")
@@ -62,6 +64,16 @@ class Segment:
     next_offset: int | None
     size: int
     is_link: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name that fits ``base_offset``: that of the file, unless :func:`by_contents` found another one."""
+        return self.path.name if self.base_offset is None or self.is_copy else f"{self.base_offset:020d}.log"
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether another segment has all offsets of this one, as :func:`by_contents` found."""
+        return self.base_offset is not None and self.next_offset == self.base_offset
 
     def open(self) -> BinaryIO:
         """The file, open for reading; ``UsageError`` with the reason if that fails."""
@@ -219,6 +231,93 @@ def partition_of(segment: Segment) -> list[Segment]:
         return _partition(segment.path.parent, lambda path, what: None)
     except OSError as error:
         raise UsageError(f"{error.filename or segment.path.parent} cannot be read: {error.strerror}") from None
+
+
+def by_contents(segments: Sequence[Segment], *, ends: bool = False) -> list[Segment]:
+    """The segments of a partition in the order of their batches.
+
+    A segment whose batches are not those that its name allows gets the ``base_offset`` of its first batch, unless
+    others have offsets of it. If another one has all of them, it is a copy, and follows that one. A segment whose
+    offsets cannot be believed stays as it is named.
+
+    Without ``ends``, only the first batch of each segment is compared with the names. ``UsageError`` if a file cannot
+    be read.
+    """
+    before: list[Segment] = []
+    made = list(segments)
+    if all(_is_named_well(one, ends=ends) for one in segments):
+        return made
+    spans = {one.path: span for one in segments if (span := _span(one)) is not None}
+    # A right name may show that the one before it is wrong.
+    while made != before:
+        before, made = made, sorted(_renamed(made, spans), key=_order)
+        own = [one.base_offset for one in made if not one.is_copy]
+        if len({*own}) < len(own):
+            return before
+        following = dict(pairwise(own))
+        made = [one if one.is_copy else replace(one, next_offset=following.get(one.base_offset)) for one in made]
+    return made
+
+
+def _order(one: Segment) -> tuple[int, bool]:
+    return INT64_MAX + 1 if one.base_offset is None else one.base_offset, one.is_copy
+
+
+def _renamed(segments: Sequence[Segment], spans: dict[Path, tuple[int, int]]) -> Iterator[Segment]:
+    """The segments with the base offsets that ``spans`` show. A copy is removed there: no other is a copy of it."""
+    # No other one changes its place beside these.
+    fixed = [one.base_offset or 0 for one in segments if one.path not in spans and not one.is_copy]
+    for one in segments:
+        if (base := one.base_offset) is not None and (span := spans.pop(one.path, None)):
+            first, last = span
+            is_outside = first < base or (one.next_offset is not None and first >= one.next_offset)
+            is_inside = any(low <= base <= high for low, high in spans.values())
+            if is_outside and is_inside and any(low <= first and last <= high for low, high in spans.values()):
+                yield replace(one, base_offset=first, next_offset=first)
+                continue
+            is_free = not any(low <= last and first <= high for low, high in spans.values())
+            is_free &= not any(min(base, first) <= at <= max(base, first) for at in fixed)
+            if (is_outside or is_inside) and is_free:
+                one = replace(one, base_offset=first, next_offset=None)
+            spans[one.path] = span
+        yield one
+
+
+def _is_named_well(segment: Segment, *, ends: bool) -> bool:
+    """Whether the first batch, and with ``ends`` the last one, may be in a segment of this name."""
+    base, after = segment.base_offset, segment.next_offset
+    with segment.open() as file:
+        head = file.read(LOG_OVERHEAD)
+    if base is None or len(head) < LOG_OVERHEAD:
+        return True
+    first, _ = FRAME.unpack(head)
+    return base <= first and (after is None or (first < after and not (ends and log_end(segment)[0] > after)))
+
+
+def _span(segment: Segment) -> tuple[int, int] | None:
+    """The first and the last offset of a segment, as far as lengths lead; None if they cannot be believed.
+
+    They can if they rise in two batches or more. No CRC covers a base offset, so the first and the last batch must be
+    side by side with another one, unless the cleaner has left holes in between too.
+    """
+    number, first, last = 0, 0, -1
+    # Whether the second and the last batch follow a hole, and how many batches do.
+    second_apart = apart = False
+    holes = 0
+    with segment.open() as file:
+        view = mapped(file, 0, segment.size) if segment.size else memoryview(b"")
+        for number, (at, _, _) in enumerate(frames(view), 1):
+            base, end = FRAME.unpack_from(view, at)[0], last_offset(view[at:])
+            if not last < base <= end:
+                return None
+            first = base if number == 1 else first
+            apart = number > 1 and base > last + 1
+            second_apart |= apart and number == 2
+            holes += apart
+            last = end
+        require_whole(view)
+    inside = holes - second_apart - (apart and number > 2)
+    return (first, last) if number > 1 and (inside or not (apart or second_apart)) else None
 
 
 def _base_offset(path: Path) -> int | None:

@@ -79,6 +79,8 @@ UNUSABLE: Final = ("aborted-entry-version-unknown", "index-last-offset-low")
 # The findings about a directory with which a broker does not start.
 REFUSED: Final = ("folder-unknown", "meta-properties-incomplete", "meta-properties-missing", "partition-twice")
 LOADS: Final = "loads it"
+# A fetch of an offset that no segment has gets the batches of the next segment.
+WITH_GAP: Final = f"{LOADS}, and consumers pass over the offsets in no segment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -635,7 +637,8 @@ class Partition:
         log_start = self.directory.point(LOG_START, self.partition)
         if log_start > end:
             acts.append(f"deletes its segments and begins an empty log at offset {log_start}")
-        return ", then ".join(acts) or LOADS
+        has_gap = any(one.code == "segment-gap" for _, one in self.judged.findings)
+        return ", then ".join(acts) or (WITH_GAP if has_gap else LOADS)
 
 
 def _is_refused(path: Path) -> bool:

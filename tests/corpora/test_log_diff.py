@@ -173,6 +173,15 @@ def test_a_compacted_log_has_the_last_values_of_its_source(tmp_path: Path) -> No
     assert one.to_json()["record"]["a"]["value"] != one.to_json()["record"]["b"]["value"]
 
 
+def test_damage_after_the_last_stable_offset_counts_for_compacted_logs_too(tmp_path: Path) -> None:
+    opened = made_batch([record(0)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    later = made_batch([record(1)])
+    sides = written(tmp_path / "a", opened, later), written(tmp_path / "b", opened)
+    (sides[1] / f"{1:020}.log").write_bytes(later[:-1] + b"!")
+    [one] = compare(*sides, compacted=True)
+    assert [len(side.damage) for side in one.sides] == [0, 1]
+
+
 def test_the_last_record_of_each_key_is_found_with_keys_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latest, "MEMORY_KIB", 1)
     rows = [(b"%d" % (i % 900), i, b"%d" % i) for i in range(9000)]
@@ -218,12 +227,76 @@ def test_one_wrong_base_offset_is_one_difference(
         (folder / f"{10 + cut:020}.log").write_bytes(b"".join(made[cut:]))
     one = only(a, b)
     assert (one.batches, one.sides[0].ranges) == (9, [[14, 14, 1]])
-    if offset == 3:
-        assert (one.sides[1].ranges, one.sides[1].damage) == ([[3, 3, 1]], [])
-    else:
-        why = " is below 0" if offset < 0 else ", and the next batch begins at 15"
-        reason = f"its offsets do not fit: {offset}{why}"
-        assert (one.sides[1].ranges, [bad["reason"] for bad in one.sides[1].damage]) == ([], [reason])
+    why = " is below 0" if offset < 0 else ", and the next batch begins at 15"
+    reason = "its offsets go back: 3 to 3, after 13" if offset == 3 else f"its offsets do not fit: {offset}{why}"
+    assert (one.sides[1].ranges, [bad["reason"] for bad in one.sides[1].damage]) == ([], [reason])
+
+
+def of(first: int, last: int, step: int = 2, codec: str = "none") -> bytes:
+    """Batches with these offsets."""
+    starts = range(first, last + 1, step)
+    rows = [[record(at) for at in range(low, min(low + step, last + 1))] for low in starts]
+    return b"".join(made_batch(one, compression=codec) for one in rows)
+
+
+WHOLE = {0: of(0, 9), 10: of(10, 19), 20: of(20, 29)}
+NAME = "its name does not fit its first offset, "
+
+
+@pytest.mark.parametrize("window_bytes", [100, 1 << 20])
+@pytest.mark.parametrize(
+    ("changed", "reasons"),
+    [
+        # Batches are there again: a whole segment under a higher and under a lower name, a part of one, in one file.
+        ({15: of(10, 19)}, ["its offsets go back: 10 to 19, after 19"]),
+        ({40: of(0, 9)}, ["its offsets go back: 0 to 9, after 29"]),
+        ({5: of(20, 29)}, ["its offsets go back: 20 to 29, after 29"]),
+        ({14: of(14, 19)}, ["its offsets go back: 14 to 19, after 19"]),
+        ({10: of(10, 15) + of(12, 15) + of(16, 19)}, ["its offsets go back: 12 to 15, after 15"]),
+        # They are divided or compressed in another way, or a part of them was cleaned.
+        ({15: of(10, 19, 5, "lz4")}, ["its offsets go back: 10 to 19, after 19"]),
+        ({15: of(10, 11) + of(14, 15)}, ["its offsets go back: 10 to 15, after 19"]),
+        ({0: of(0, 9, 3), 8: of(8, 12, 5), 10: None, 13: of(13, 19)}, ["its offsets go back: 8 to 9, after 9"]),
+        # Segments are swapped, or have a higher name.
+        ({0: of(10, 19), 10: of(0, 9)}, [f"{NAME}0", f"{NAME}10"]),
+        ({20: None, 45: of(20, 29)}, [f"{NAME}20"]),
+        # None is moved over another that is not: one batch is not believed.
+        ({3: of(10, 19), 7: of(20, 29, 10), 10: None, 20: None}, []),
+    ],
+)  # fmt: skip
+def test_batches_that_are_there_again_are_one_statement(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    window_bytes: int,
+    changed: dict[int, bytes | None],
+    reasons: list[str],
+) -> None:
+    monkeypatch.setattr(comparing, "WINDOW_BYTES", window_bytes)
+    for name, segments in (("a", WHOLE), ("b", WHOLE | changed), ("c", WHOLE | changed | {30: of(30, 39)})):
+        for base, data in segments.items():
+            (tmp_path / name / "t-0").mkdir(parents=True, exist_ok=True)
+            if data is not None:
+                (tmp_path / name / "t-0" / f"{base:020}.log").write_bytes(data)
+    for a, b in (("a", "b"), ("b", "a")):
+        one = only(tmp_path / a, tmp_path / b)
+        assert (one.records, [side.ranges for side in one.sides]) == (0, [[], []])
+        found = [[bad["reason"] for bad in side.damage] for side in one.sides]
+        assert sorted(found) == [[], reasons]
+    # Bytes that both sides have are equal.
+    assert only(tmp_path / "b", tmp_path / "b").verdict == "equal"
+    one = only(tmp_path / "b", tmp_path / "c")
+    assert (one.records, [side.ranges for side in one.sides]) == (0, [[], [[30, 39, 10]]])
+
+
+def test_a_wrong_offset_that_both_sides_have_hides_nothing(tmp_path: Path) -> None:
+    high = (1 << 40).to_bytes(8, "big") + of(4, 5)[8:]
+    a, b = (
+        written(tmp_path / name, of(0, 3) + high + made_batch([record(6, value)]) + of(7, 20))
+        for name in ("a", "b")
+        for value in (name.encode(),)
+    )
+    one = only(a, b)
+    assert (one.records, one.record and one.record["offset"], one.sides[0].damage) == (1, 6, [])
 
 
 def test_no_range_ends_before_it_begins(tmp_path: Path) -> None:

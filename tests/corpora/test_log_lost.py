@@ -89,6 +89,32 @@ def test_damage_costs_the_offsets_between_what_is_sound(
     assert [(one.skip or "").split(" --reset-offsets ")[1] for one in found] == [f"{one} --execute" for one in to]
 
 
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [
+        ([[A, bad(B)], [bad(C), D]], "offsets 105 to 114 are lost; go on at 115"),
+        ([[A, bad(B)], [bad(C)], [bad(D), E]], "offsets 105 to 119 are lost; go on at 120"),
+        ([[A, bad(B)], [bad(C), bad(D)]], "the offsets from 105 on are lost; nothing follows them"),
+        ([[A, bad(B)], [C, D], [bad(E)]], "offsets 105 to 109 are lost; go on at 110"),
+    ],
+)
+def test_damage_that_goes_on_in_the_next_segment_is_one_stretch(
+    tmp_path: Path, segments: list[list[bytes]], expected: str
+) -> None:
+    for pieces in segments:
+        written(tmp_path / "t-0", *pieces, base=int.from_bytes(pieces[0][:8], "big"))
+    for found in (check_directory(tmp_path / "t-0", Counts()), check_directory(tmp_path / "t-0", Counts(), role="log")):
+        files = list(found)
+        assert [file.path.name for file in files if not file.whole] == sorted(
+            path.name for path in tmp_path.glob("*/*")
+        )
+        assert [str(one) for file in files for one in file.lost][:1] == [expected]
+    done = salvage(tmp_path / "t-0", tmp_path / "out")
+    lost = [one for file in files for one in file.lost]
+    assert [one for file in done for one in file.gaps] == lost
+    assert len(lost) == (2 if "110" in expected else 1)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_a_walk_that_leaves_out_what_is_sound_finds_the_same_losses(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

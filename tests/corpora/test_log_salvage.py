@@ -230,14 +230,37 @@ WHOLE = {base: [at(base), at(base + 5)] for base in (0, 10, 20)}
             ["offsets 25 to 29 are lost; go on at 30", "no offset is lost; go on at 35"],
         ),
         ({20: [at(20), at(25), at(25), at(30)]}, ["no offset is lost; go on at 30"]),
-        # A whole segment is there twice, two are swapped, one has a lower name.
+        # A whole segment is there twice, also with a hole, two are swapped, one has a higher or a lower name.
         ({20: WHOLE[10]}, ["the offsets from 20 on are lost; nothing follows them"]),
+        ({15: WHOLE[10]}, []),
+        ({15: [batch(10), batch(12), batch(16), batch(19)]}, []),
+        ({10: WHOLE[0], 0: WHOLE[10]}, []),
+        ({10: WHOLE[0], 0: WHOLE[10], 15: WHOLE[10]}, []),
+        ({40: WHOLE[20], 20: None}, []),
+        ({15: WHOLE[10], 10: None}, []),
+        ({5: WHOLE[10], 10: None}, []),
+        ({10: WHOLE[0], 0: [at(10), bad(at(15))]}, ["offsets 15 to 19 are lost; go on at 20"]),
+        # With the right name of one segment, the name of the other one is wrong too.
         (
-            {10: WHOLE[0], 0: WHOLE[10]},
-            ["offsets 0 to 9 are lost; go on at 10", "offsets 10 to 19 are lost; go on at 20"],
+            {0: [at(0)], 5: WHOLE[20], 22: WHOLE[10], 10: None, 20: None},
+            ["offsets 5 to 9 are lost; go on at 10"],
         ),
-        ({5: WHOLE[10], 10: None}, ["no offset is lost; go on at 5", "offsets 5 to 9 are lost; go on at 10"]),
-        ({15: [batch(15, 20)]}, ["no offset is lost; go on at 15", "offsets 15 to 19 are lost; go on at 20"]),
+        # The offsets of one batch are not believed.
+        (
+            {10: WHOLE[0], 0: [at(10)]},
+            ["offsets 0 to 19 are lost; go on at 20"],
+        ),
+        # Two would have one name.
+        (
+            {10: [at(25), at(30)], 30: WHOLE[10]},
+            ["offsets 10 to 19 are lost; go on at 20", "the offsets from 30 on are lost; nothing follows them"],
+        ),
+        # An offset that leaps does not hide that two are swapped.
+        ({0: [*WHOLE[0], at(90)], 10: WHOLE[20], 20: WHOLE[10]}, ["no offset is lost; go on at 10"]),
+        ({15: [batch(15, 20)]}, ["offsets 15 to 19 are lost; go on at 20"]),
+        # Damage goes on in the next segment.
+        ({0: [at(0), bad(at(5))], 10: [bad(at(10)), at(15)]}, ["offsets 5 to 14 are lost; go on at 15"]),
+        ({10: None, 20: [bad(at(20)), at(25)]}, ["offsets 10 to 24 are lost; go on at 25"]),
     ],
 )  # fmt: skip
 def test_batches_that_do_not_fit_are_left_out_and_their_offsets_are_lost(
@@ -249,10 +272,43 @@ def test_batches_that_do_not_fit_are_left_out_and_their_offsets_are_lost(
     done = salvage(tmp_path / "t-0", tmp_path / "out")
     assert [str(gap) for one in done for gap in one.gaps] == expected
     assert any(one.lost for one in done)
-    kept = [head for one in done for head in headers(one.copy.read_bytes()) if head.size]
+    kept = [head for one in done if one.batches for head in headers(one.copy.read_bytes()) if head.size]
     assert all(one.last_offset < two.base_offset for one, two in pairwise(kept))
+    if not expected:
+        assert [head.base_offset for head in kept] == list(range(0, 30, 5))
     codes = {found.code for one in check_directory(tmp_path / "out", Counts(), role="log") for found, _ in one.findings}
     assert codes <= {"segment-gap"}
+
+
+def test_only_wrong_names_change(tmp_path: Path) -> None:
+    for base, pieces in {0: WHOLE[0], 10: [batch(12, 3), at(15)], 30: WHOLE[20]}.items():
+        written(tmp_path / "t-0", *pieces, base=base)
+    assert [int(one.copy.stem) for one in salvage(tmp_path / "t-0", tmp_path / "out")] == [0, 10, 20]
+
+
+def test_a_segment_that_is_named_alone_has_the_bounds_of_its_offsets(tmp_path: Path) -> None:
+    for base, pieces in (WHOLE | {15: WHOLE[10], 18: [batch(16), batch(17)]}).items():
+        written(tmp_path / "t-0", *pieces, base=base)
+    for base in (10, 15):
+        one = only(tmp_path / "t-0" / f"{base:020d}.log", tmp_path / f"{base}")
+        assert (one.copy.name, one.next_offset, one.gaps) == (f"{10:020d}.log", 20, [])
+
+
+@pytest.mark.parametrize("names", [{0: 1, 1: 0}, {1: 90_000}, {-1: 90_000}, {0: 1, 1: 2, 2: 0}])
+def test_segments_with_wrong_names_are_copied_under_the_right_ones(
+    log: Path, tmp_path: Path, names: dict[int, int]
+) -> None:
+    stems = sorted(path.stem for path in (log / "busy-0").glob("*.log"))
+    wrong = {stems[number]: stems[to] if to < 9 else f"{to:020d}" for number, to in names.items()}
+    folder = tmp_path / "log" / "busy-0"
+    folder.mkdir(parents=True)
+    for path in (log / "busy-0").iterdir():
+        stem = wrong.get(path.stem, path.stem) if path.suffix[1:] in FILES else path.stem
+        shutil.copy(path, folder / f"{stem}{path.suffix}")
+    done = salvage(folder, tmp_path / "copy")
+    assert segment_files(tmp_path / "copy" / "busy-0") == segment_files(log / "busy-0")
+    assert [one.gaps + one.changes for one in done] == [[]] * len(stems)
+    assert [lost.size for one in done for lost in one.lost] == [0] * len(names)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -75,8 +75,8 @@ def sizes(folder: Path) -> dict[str, int]:
 
 
 def seen(folder: Path, before: dict[str, int], said: str) -> str:
-    """The actions of a broker on a folder, in the words of ``check``. A damaged index, and that the next batch follows
-    damage, show only in ``said``.
+    """The actions of a broker on a folder, in the words of ``check``. A damaged index, that the next batch follows
+    damage, and what consumers do show only in ``said``.
     """
     after = sizes(folder)
     if any(folder.parent.glob(f"{folder.name}.*-stray")):
@@ -105,7 +105,7 @@ def seen(folder: Path, before: dict[str, int], said: str) -> str:
     end = max(int(path.stem) for path in folder.glob("*.snapshot"))
     if end != whole_end(folder / logs[-1]) and not acts:
         acts.append(f"takes offset {end} for its end")
-    return ", then ".join(acts) or (said if said.startswith("keeps ") else LOADS)
+    return ", then ".join(acts) or (said if said.startswith(("keeps ", f"{LOADS}, and ")) else LOADS)
 
 
 def whole_end(log: Path) -> int:
