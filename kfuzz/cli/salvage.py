@@ -79,7 +79,10 @@ def _print(one: Salvaged) -> None:
     from kfuzz.logs.meaning import sentences
 
     offsets = f", offsets {one.first_offset} to {_last(one)}" if one.batches else ""
-    say(f"{one.copy}: {one.batches} batches, {one.records} records{offsets}")
+    copied = f"{one.copy}: {one.batches} batches, {one.records} records{offsets}"
+    say(f"{one.path}: left out" if one.is_left_out else copied)
+    if one.copy.name != one.path.name:
+        say(f"  the name of {one.path} is wrong; the copy is named after the first offset in it")
     for lost in one.lost:
         say(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}")
     for sentence in (*one.gaps, *one.markers, *sentences(one.changes)):
@@ -96,7 +99,7 @@ def _to_json(one: Salvaged) -> dict[str, Any]:
     names = ("batches", "records", "kept_bytes", "lost_bytes", "first_offset")
     return {name: getattr(one, name) for name in names} | {
         "path": str(one.path),
-        "copy": str(one.copy),
+        "copy": None if one.is_left_out else str(one.copy),
         "last_offset": _last(one),
         "lost": [asdict(lost) for lost in one.lost],
         "lost_offsets": [gap.to_json() for gap in one.gaps],

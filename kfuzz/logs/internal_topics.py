@@ -68,7 +68,8 @@ def rows(segments: Sequence[Segment], notes: Notes, selection: Selection = EVERY
                 yield from (row for row in found if first <= row[0] <= last)
             else:
                 sentence = str(batch.column(FINDING)[0])
-                notes.damage(f"damage: {sentence}", is_tail=sentence.endswith("[file-truncated]"))
+                is_tail = sentence.endswith("[file-truncated]") and part.segment.next_offset is None
+                notes.damage(f"damage: {sentence}", is_tail=is_tail)
 
 
 def latest(segments: Sequence[Segment], notes: Notes) -> Iterator[tuple[bytes, bytes]]:

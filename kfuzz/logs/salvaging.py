@@ -115,7 +115,7 @@ class _Kept:
 class Salvaged:
     """The result for one segment: its ``path`` and that of the copy, counts, and what was lost.
 
-    Of a segment whose offsets are all in another one too, there is no copy.
+    A segment whose offsets are all in another one too ``is_left_out``: there is no copy of it.
     ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none. ``gaps`` has
     the offsets of the lost bytes; losses side by side are one gap. ``markers`` were lost and are written again.
     ``changes`` are the kept records whose transactions end differently now.
@@ -132,6 +132,7 @@ class Salvaged:
     gaps: list[LostOffsets] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    is_left_out: bool = False
 
     @property
     def lost_bytes(self) -> int:
@@ -201,7 +202,7 @@ def _left_out(segment: Segment, copy: Path) -> Salvaged:
     """The result for a segment whose offsets are all in another one."""
     offsets = f"{segment.base_offset} to {log_end(segment)[0] - 1}"
     reason = f"another segment has its offsets too: {offsets}; to copy this one instead, name it alone"
-    return Salvaged(segment.path, copy, lost=[Lost(0, segment.size, reason)])
+    return Salvaged(segment.path, copy, lost=[Lost(0, segment.size, reason)], is_left_out=True)
 
 
 def _folder(segment: Segment) -> str | None:
@@ -370,8 +371,6 @@ def _copy(segment: Segment, copy: Path, target: Path) -> _Kept:
         while refused := _refused(target, *part.limits):
             _leave_out(part, view, *refused)
             _write(part, view)
-    if segment.name != segment.path.name:
-        made.lost.append(Lost(0, 0, f"its name is wrong; that of the copy is its first offset, {segment.base_offset}"))
     made.lost.sort(key=lambda one: one.at)
     made.kept_bytes = sum(end - start for start, end in part.stretches)
     return part

@@ -58,7 +58,8 @@ def _newest_ms(segment: Segment, notes: Notes) -> int | None:
         if (end := places[-1][1] if places else 0) < segment.size:
             sentence = f"{segment.path} is damaged or cut at byte {end}; the batches from there on are not counted"
             after = Starts(segment, file).resume(end, 0, segment.size)
-            notes.damage(sentence, is_tail=next_frame(view, end)[0] == 0 and after == segment.size)
+            is_last = segment.next_offset is None and after == segment.size
+            notes.damage(sentence, is_tail=is_last and next_frame(view, end)[0] == 0)
         newest = max(heads.values("max_timestamp", int), default=-1)
         require_whole(view)
     return int(newest) if newest >= 0 else None

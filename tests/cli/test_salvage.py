@@ -31,6 +31,17 @@ def test_losses_are_listed_and_the_exit_code_tells(path: Path, tmp_path: Path) -
     assert (one["lost_bytes"], one["first_offset"], one["last_offset"]) == (len(batch(1)), 0, 0)
 
 
+def test_a_wrong_name_costs_nothing_and_a_second_copy_is_left_out(tmp_path: Path) -> None:
+    wrong = written(tmp_path / "t-0", batch(10), batch(11), base=11)
+    named = kfuzz("salvage", tmp_path / "t-0", "--out", tmp_path / "named", code=0).stdout
+    assert f"the name of {wrong} is wrong; the copy is named after the first offset in it" in named
+    written(tmp_path / "t-0", batch(10), batch(11), base=10)
+    both = kfuzz("salvage", tmp_path / "t-0", "--out", tmp_path / "both", code=1).stdout
+    assert f"{wrong}: left out\n  lost {2 * len(batch(10))} bytes at byte 0 of {wrong}: another segment" in both
+    of = json.loads(kfuzz("salvage", tmp_path / "t-0", "--out", tmp_path / "json", "--json", code=1).stdout)
+    assert [one["copy"] and Path(one["copy"]).stem for one in of] == [f"{10:020d}", None]
+
+
 def test_a_batch_that_is_there_twice_costs_no_offset(path: Path, tmp_path: Path) -> None:
     path.write_bytes(batch(0) + batch(0) + batch(1))
     shown = kfuzz("salvage", path, "--out", tmp_path / "out", code=1).stdout

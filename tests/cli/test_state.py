@@ -136,6 +136,7 @@ def test_a_cut_end_before_another_segment_is_lost_data(
     for verb in ("transactions", "producers"):
         found, _, said = outcome("state", verb, tmp_path)
         assert (found, told in said) == (code, True)
+    assert outcome("state", "partitions", tmp_path)[0] == (beside is not None)
     path.write_bytes(one)
     code, _, said = outcome("state", "producers", tmp_path)
     assert (code, "orders:0: offsets 1 to 10 are in no segment; `kfuzz check`" in said) == (0, beside == 11)
@@ -178,6 +179,11 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
     assert "damage: " in damaged[2]
     # A length that leads beyond the end is no tail if batches follow.
     path.write_bytes(whole[:8] + b"\x7f" + whole[9:])
+    assert outcome("state", "groups", path.parent)[0] == 1
+    # A cut end is one only in the last segment.
+    path.write_bytes(whole[:-1])
+    assert outcome("state", "groups", path.parent)[0] == 0
+    path.with_stem(f"{1000:020d}").touch()
     assert outcome("state", "groups", path.parent)[0] == 1
 
 
