@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kfuzz.fuzz.oracle import OracleFailure
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
@@ -132,20 +132,24 @@ def check_producers(log: bytes, batches: list[RecordBatch]) -> None:
     """What kfuzz says of a log's producers is what a :class:`Partition` says, of each batch and at the end."""
     for leads, version in ((True, 0), (True, 2), (False, 0)):
         partition = Partition(leads, version)
-        wanted: list[Any] = [partition.append(batch) for batch in batches]
+        wanted = [partition.append(batch) for batch in batches]
         reading = check_stream(log, role="broker" if leads else "log", transaction_version=version)
-        said = [(one.outcome, one.finding.code if one.finding else "", one.base_offset) for one in reading.appends]
-        wanted.append(partition.stable(partition.end))
-        for i, (one, other) in enumerate(zip([*said, reading.last_stable_offset], wanted, strict=True)):
+        found = [(one.outcome, one.finding.code if one.finding else "", one.base_offset) for one in reading.appends]
+        how = f"a {'leader' if leads else 'follower'}, transaction version {version}"
+        for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
             if one != other:
-                where = f"a {'leader' if leads else 'follower'}, transaction version {version}: batch {i}"
-                raise OracleFailure(f"{where}: check_stream says {one}, the rules {other}")
+                # The first words tell causes apart.
+                raise OracleFailure(
+                    f"{one[1] or one[0]} instead of {other[1] or other[0]}: batch {i} of {how}, {one}, {other}"
+                )
+        if reading.last_stable_offset != (stable := partition.stable(partition.end)):
+            raise OracleFailure(f"the last stable offset is {reading.last_stable_offset}, by the rules {stable}: {how}")
     # A broker does not start with a refused log. Of a marker that is gone, kfuzz.logs takes the epoch, Kafka nothing.
-    if any("rejected" in one for one in wanted[:-1]) or any(one.control and not one.records for one in batches):
+    if any("rejected" in one for one in wanted) or any(one.control and not one.records for one in batches):
         return
     # The second part begins with the snapshot of the first, which does not show that an old epoch comes back.
     starts = [at for at, *_ in frames(log)]
-    cut = 0 if any(one[1] for one in wanted[:-1]) else starts[len(starts) // 2]
+    cut = 0 if any(code for _, code, _ in wanted) else starts[len(starts) // 2]
     walk, snapshot, index = IndexWalk(0, INDEX_INTERVAL_BYTES), encode([]), b""
     for part in (log[:cut], log[cut:]):
         walk = IndexWalk(0, INDEX_INTERVAL_BYTES, walk.open_transactions)
@@ -157,9 +161,7 @@ def check_producers(log: bytes, batches: list[RecordBatch]) -> None:
     for key, one in sorted(partition.producers.items()):
         _, sequence, first, last = one.sent[-1] if one.sent else (-1, -1, -1, -1)
         entries.append((key, one.epoch, sequence, last, last - first, one.time, one.coordinator, one.opened))
-    for what, found, right in (
-        ("snapshot", sorted(ENTRY.iter_unpack(snapshot[ENTRIES_AT:])), entries),
-        ("transaction index", [*ABORTED.iter_unpack(index)], [*ABORTED.iter_unpack(partition.aborted)]),
-    ):
-        if found != right:
-            raise OracleFailure(f"the {what} has {found}, by the rules {right}")
+    if (written := sorted(ENTRY.iter_unpack(snapshot[ENTRIES_AT:]))) != entries:
+        raise OracleFailure(f"the snapshot has {written}, by the rules {entries}")
+    if index != partition.aborted:
+        raise OracleFailure(f"the transaction index is {index.hex()}, by the rules {partition.aborted.hex()}")
