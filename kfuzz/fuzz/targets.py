@@ -391,15 +391,20 @@ def check_conversion(buffer: array[int], reading: Reading, magic: int) -> None:
 
 
 def check_compaction(buffer: array[int], reading: Reading) -> None:
-    """The compacted bytes can be read, and hold exactly the records to retain."""
+    """The compacted bytes can be read, and hold exactly the records to retain, of the same producers."""
     try:
         compacted = compact(buffer, lambda batch, record: record.offset % 2 == 0, now_ms=1000, limits=LIMITS)
     except (RecordsError, EncodeError):
         return
-    kept = [record.key for batch in reading.batches for record in batch.records if record.offset % 2 == 0]
+    kept = [(record.key, *sender(one)) for one in reading.batches for record in one.records if record.offset % 2 == 0]
     batches = readable(compacted.data, "compacted")
-    if batches is not None and [record.key for batch in batches for record in batch.records] != kept:
+    if batches is not None and [(record.key, *sender(one)) for one in batches for record in one.records] != kept:
         raise OracleFailure(f"compaction should keep {kept!r}")
+
+
+def sender(batch: RecordBatch) -> tuple[int, int, int, bool]:
+    """What a batch says of its producer."""
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.transactional
 
 
 def readable(data: bytes, how: str) -> list[RecordBatch] | None:

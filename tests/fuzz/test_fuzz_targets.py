@@ -107,6 +107,10 @@ def salvages_zeros(root: Path, copy: Path, **how: Any) -> None:
     copy.joinpath("0.log").write_bytes(bytes(100))
 
 
+def at_epoch_9(data: bytes) -> bytes:
+    return records.encode([replace(batch, producer_epoch=9) for batch in records.decode(data)])
+
+
 class WithoutAborted(IndexWalk):
     transaction_index = b""
 
@@ -172,7 +176,9 @@ FAULTS: dict[str, list[Fault]] = {
         (targets, "convert", as_if(lambda made: replace(made, data=made.data[:-1])), PLAIN,
          "bytes that were converted to magic 0 cannot be read"),
         (targets, "compact", lambda real: lambda data, retain, **rest: real(data, lambda batch, record: True, **rest),
-         PLAIN, r"compaction should keep \[None\]"),
+         PLAIN, r"compaction should keep \[\(None, "),
+        (targets, "compact", as_if(lambda made: replace(made, data=at_epoch_9(made.data))), ENDED,
+         "compaction should keep "),
         (targets, "encode_control", lambda real: lambda record: (bytes(4), b"\0\0\0\0\0\7"), MARKER,
          "the control record "),
         (targets, "read_committed", lambda real: lambda log: [] if isinstance(log, bytes) else real(log), PLAIN,
