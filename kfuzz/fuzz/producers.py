@@ -136,12 +136,11 @@ def check_producers(log: bytes, batches: list[RecordBatch]) -> None:
         reading = check_stream(log, role="broker" if leads else "log", transaction_version=version)
         found = [(one.outcome, one.finding.code if one.finding else "", one.base_offset) for one in reading.appends]
         how = f"a {'leader' if leads else 'follower'}, transaction version {version}"
-        for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            if one != other:
+        for i, (said, right) in enumerate(zip(found, wanted, strict=True)):
+            if said != right:
                 # The first words tell causes apart.
-                raise OracleFailure(
-                    f"{one[1] or one[0]} instead of {other[1] or other[0]}: batch {i} of {how}, {one}, {other}"
-                )
+                what = f"{said[1] or said[0]} instead of {right[1] or right[0]}"
+                raise OracleFailure(f"{what}: batch {i} of {how}, {said}, by the rules {right}")
         if reading.last_stable_offset != (stable := partition.stable(partition.end)):
             raise OracleFailure(f"the last stable offset is {reading.last_stable_offset}, by the rules {stable}: {how}")
     # A broker does not start with a refused log. Of a marker that is gone, kfuzz.logs takes the epoch, Kafka nothing.
@@ -158,9 +157,9 @@ def check_producers(log: bytes, batches: list[RecordBatch]) -> None:
         follow(known, walk.producers)
         snapshot, index = encode(known.values()), index + walk.transaction_index
     entries = []
-    for key, one in sorted(partition.producers.items()):
-        _, sequence, first, last = one.sent[-1] if one.sent else (-1, -1, -1, -1)
-        entries.append((key, one.epoch, sequence, last, last - first, one.time, one.coordinator, one.opened))
+    for key, state in sorted(partition.producers.items()):
+        _, sequence, first, last = state.sent[-1] if state.sent else (-1, -1, -1, -1)
+        entries.append((key, state.epoch, sequence, last, last - first, state.time, state.coordinator, state.opened))
     if (written := sorted(ENTRY.iter_unpack(snapshot[ENTRIES_AT:]))) != entries:
         raise OracleFailure(f"the snapshot has {written}, by the rules {entries}")
     if index != partition.aborted:
