@@ -23,6 +23,7 @@ from kfuzz.fuzz.canary import spring
 from kfuzz.fuzz.messages import flat_schema_of, fuzz_messages, schema_of
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack, selected
+from kfuzz.fuzz.producers import Partition, check_producers, retold
 from kfuzz.fuzz.recorder import guarded
 from kfuzz.fuzz.tiers import SAMPLED, First, Messages, Packed, Records, Tiers
 from kfuzz.fuzz.wholes import fuzz_arrow, fuzz_connection, fuzz_log_directory, fuzz_readers, fuzz_values
@@ -65,6 +66,8 @@ UNREADABLE_AGAIN = {
     "decompressed-size-exceeded",
 }
 
+# Findings in logs that a broker has written: compaction removes the records of markers.
+CLEANED = {"control-record-count"}
 
 # The type in the key of a COMMIT marker.
 COMMIT = b"\0\1"
@@ -360,6 +363,11 @@ def fuzz_log_tools(data: bytes) -> None:
         with contextlib.suppress(RecordsError):
             check_stream(buffer, role=role, limits=LIMITS)
     check_committed(data, reading)
+    if {finding.code for finding in reading.findings} <= CLEANED:
+        for log in retold(data):
+            again = records.read(log, limits=LIMITS)
+            check_producers(log, again.batches)
+            check_committed(log, again)
     for batch in reading.batches:
         if batch.control:
             for record in batch.records:
@@ -383,15 +391,20 @@ def check_conversion(buffer: array[int], reading: Reading, magic: int) -> None:
 
 
 def check_compaction(buffer: array[int], reading: Reading) -> None:
-    """The compacted bytes can be read, and hold exactly the records to retain."""
+    """The compacted bytes can be read, and hold exactly the records to retain, of the same producers."""
     try:
         compacted = compact(buffer, lambda batch, record: record.offset % 2 == 0, now_ms=1000, limits=LIMITS)
     except (RecordsError, EncodeError):
         return
-    kept = [record.key for batch in reading.batches for record in batch.records if record.offset % 2 == 0]
+    kept = [(record.key, *sender(one)) for one in reading.batches for record in one.records if record.offset % 2 == 0]
     batches = readable(compacted.data, "compacted")
-    if batches is not None and [record.key for batch in batches for record in batch.records] != kept:
+    if batches is not None and [(record.key, *sender(one)) for one in batches for record in one.records] != kept:
         raise OracleFailure(f"compaction should keep {kept!r}")
+
+
+def sender(batch: RecordBatch) -> tuple[int, int, int, bool]:
+    """What a batch says of its producer."""
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.transactional
 
 
 def readable(data: bytes, how: str) -> list[RecordBatch] | None:
@@ -417,19 +430,22 @@ def check_committed(data: bytes, reading: Reading) -> None:
     of_bytes, of_batches = outcomes
     if of_bytes != of_batches:
         raise OracleFailure(f"read_committed of bytes gives {of_bytes}, of batches {of_batches}")
-    wanted = None if reading.findings else committed_by_markers(data, reading.batches)
+    wanted = None if reading.findings else committed_by_markers(reading.batches)
     if wanted is not None and of_bytes != wanted:
         raise OracleFailure(f"read_committed hands out {of_bytes}; the markers say {wanted}")
 
 
-def committed_by_markers(data: bytes, batches: list[RecordBatch]) -> list[int] | None:
+def committed_by_markers(batches: list[RecordBatch]) -> list[int] | None:
     """The base offsets of what a consumer gets: the next marker of a producer decides about its transactional batches.
 
     None for a log that is not as a broker writes it. Nothing here is shared with ``kfuzz.records.stream``.
     """
     ends = [-1, *(batch.last_offset for batch in batches)]
     in_order = all(end < batch.base_offset <= batch.last_offset for end, batch in zip(ends, batches, strict=False))
-    if not in_order or check_stream(data, limits=LIMITS).findings:
+    # A consumer passes over records that lie before another one that it got.
+    offsets = [record.offset for batch in batches for record in batch.records]
+    follower = Partition(leads=False)
+    if not in_order or offsets != sorted(offsets) or any(wrong for _, wrong, _ in map(follower.append, batches)):
         return None
     found = []
     # From the end, so that the next marker of each producer is known.

@@ -69,7 +69,8 @@ def follow(producers: dict[int, Producer], walked: Iterable[tuple[int, ...]]) ->
     """Bring ``producers``, by their ids, to the end of a later part of the log; ``walked`` has the fields of those that
     a walk over it found.
     """
-    for one in (Producer(*found) for found in walked):
+    # KRaft's control batches have no producer.
+    for one in (Producer(*found) for found in walked if found[0] >= 0):
         known = producers.get(one.producer_id)
         producers[one.producer_id] = known.followed_by(one) if known else one
 

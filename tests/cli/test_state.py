@@ -154,6 +154,14 @@ def test_producers_have_their_last_batches(data: Path) -> None:
     ]
 
 
+def test_a_control_batch_of_kraft_has_no_producer(tmp_path: Path) -> None:
+    leader_change = RecordBatch(0, 0, [Record(0, FIRST_MS, b"\0\0\0\2", b"\0\0" + bytes(8))], control=True)
+    log = tmp_path / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    log.write_bytes(records.encode_batch(leader_change))
+    assert state("producers", tmp_path)["producers"] == []
+
+
 def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
     make_logs(data, "groups")
     found = state("groups", data)

@@ -16,17 +16,20 @@ from fuzzer_stub import CANARY_INPUT
 from kfuzz import records
 from kfuzz.corpora import workload as workloads
 from kfuzz.errors import EncodeError, UsageError
-from kfuzz.fuzz import targets, wholes
+from kfuzz.fuzz import producers, targets, wholes
 from kfuzz.fuzz.decoded_bytes import skipped
 from kfuzz.fuzz.packing import pack
+from kfuzz.fuzz.producers import Partition
 from kfuzz.fuzz.seeding import CORPUS, read_hex, regressions, seeds, shapes
 from kfuzz.fuzz.targets import TARGETS, PlantedBug
-from kfuzz.logs import salvaging
-from kfuzz.records import Record, RecordBatch, Verdict
+from kfuzz.logs import salvaging, snapshot
+from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.records import Record, RecordBatch, Verdict, stream
 from kfuzz.records.codecs import Decompressed, compress
 from kfuzz.relay.frames import Frame
 from kfuzz.relay.rule import Rule
 from kfuzz.schemas.values import Schemas
+from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire.io.checksum import crc32c
 
 PLAIN = records.encode_batch(
@@ -39,6 +42,27 @@ REFUSED = PLAIN[:-1] + b"!"
 PRODUCED = records.encode_batch(RecordBatch(0, 1, [Record(0, 1000, b"k", b"v"), Record(1, 1001, None, b"w")]))
 MARKER = records.encode_batch(
     RecordBatch(0, 0, [Record(0, 1, b"\0\0\0\1", b"\0\0\0\0\0\7")], control=True, transactional=True)
+)
+
+
+def batch_of(sequence: int, epoch: int = 3, coordinator: int | None = None) -> RecordBatch:
+    """A transactional batch of one record, or the ABORT marker of a coordinator of this epoch."""
+    key, value = (None, b"v") if coordinator is None else (b"\0\0\0\0", b"\0\0" + coordinator.to_bytes(4, "big"))
+    of: dict[str, Any] = {"producer_id": 7, "producer_epoch": epoch, "base_sequence": sequence, "transactional": True}
+    return RecordBatch(0, 0, [Record(0, 1000 + (coordinator or 0), key, value)], control=coordinator is not None, **of)
+
+
+# A transaction that two markers abort; a stream in which a batch is sent again, and a marker and a batch come too late.
+ENDED = records.encode([batch_of(0), batch_of(1), batch_of(-1, 3, 9), batch_of(-1, 3, 9)])
+SENT = records.encode(
+    [
+        *map(batch_of, (*range(5), 0, 5)),
+        batch_of(-1, 3, 9),
+        batch_of(6),
+        batch_of(0, 4),
+        batch_of(-1, 4, 8),
+        batch_of(7),
+    ]
 )
 LOG_DIRECTORY, WORKLOAD, VALUE, ROWS = (
     shapes(TARGETS[name])[0] for name in ("log-directory", "readers", "values", "arrow")
@@ -81,6 +105,22 @@ def column(name: str, values: list[Any]) -> Callable[..., Any]:
 def salvages_zeros(root: Path, copy: Path, **how: Any) -> None:
     copy.mkdir()
     copy.joinpath("0.log").write_bytes(bytes(100))
+
+
+def at_epoch_9(data: bytes) -> bytes:
+    return records.encode([replace(batch, producer_epoch=9) for batch in records.decode(data)])
+
+
+class WithoutAborted(IndexWalk):
+    transaction_index = b""
+
+
+class WithoutMarkersTime(IndexWalk):
+    """Remembers of each producer when it sent data, not when its transaction ended."""
+
+    @property
+    def producers(self) -> Any:
+        return [(*one[:5], 1000, *one[6:]) for one in super().producers]
 
 
 FAULTS: dict[str, list[Fault]] = {
@@ -136,13 +176,30 @@ FAULTS: dict[str, list[Fault]] = {
         (targets, "convert", as_if(lambda made: replace(made, data=made.data[:-1])), PLAIN,
          "bytes that were converted to magic 0 cannot be read"),
         (targets, "compact", lambda real: lambda data, retain, **rest: real(data, lambda batch, record: True, **rest),
-         PLAIN, r"compaction should keep \[None\]"),
+         PLAIN, r"compaction should keep \[\(None, "),
+        (targets, "compact", as_if(lambda made: replace(made, data=at_epoch_9(made.data))), ENDED,
+         "compaction should keep "),
         (targets, "encode_control", lambda real: lambda record: (bytes(4), b"\0\0\0\0\0\7"), MARKER,
          "the control record "),
         (targets, "read_committed", lambda real: lambda log: [] if isinstance(log, bytes) else real(log), PLAIN,
          r"read_committed of bytes gives \[\], of batches \[3\]"),
         (targets, "read_committed", lambda real: lambda log: list(real(log))[:-1], PLAIN,
          r"read_committed hands out \[\]; the markers say \[3\]"),
+        # Producers: what is remembered of them, and what of it a broker writes.
+        (stream, "BATCHES_KEPT", lambda real: 4, SENT,
+         "sequence-overlap instead of sequence-duplicate: batch 5 of a leader"),
+        (stream, "next_sequence", lambda real: lambda sequence, count=1: sequence + count, SENT,
+         "sequence-gap instead of appended: "),
+        (stream, "INT16_MAX", lambda real: -1, SENT, "producer-epoch-stale instead of appended: .* version 2"),
+        (stream.ProducerState, "_is_stale", lambda real: lambda *given: False, SENT,
+         "sequence-of-new-epoch instead of producer-epoch-stale: "),
+        (stream, "end_marker", as_if(lambda made: (made[0], 9)), SENT,
+         "appended instead of coordinator-epoch-stale: "),
+        (producers, "check_stream", having(last_stable_offset=70), SENT, "the last stable offset is 70, "),
+        (snapshot, "asdict", as_if(lambda made: made | {"current_txn_first_offset": -1}), SENT, "the snapshot has "),
+        (snapshot.Producer, "followed_by", lambda real: lambda one, later: later or one, ENDED, "the snapshot has "),
+        (producers, "IndexWalk", lambda real: WithoutMarkersTime, ENDED, "the snapshot has "),
+        (producers, "IndexWalk", lambda real: WithoutAborted, ENDED, "the transaction index is "),
     ],
     "log-directory": [
         (salvaging, "salvage", lambda real: salvages_zeros, LOG_DIRECTORY, "a salvaged file is damaged"),
@@ -189,6 +246,20 @@ def test_a_broken_promise_is_a_crash(monkeypatch: pytest.MonkeyPatch, target: st
     if target == "columns":
         pytest.importorskip("pyarrow")
     require_seen(monkeypatch, TARGETS[target].run, fault)
+
+
+STREAMS = [vector for vector in load_suite("stream/*", kinds=("stream",)) if "broker" in vector.steps[0]["expect"]]
+
+
+@pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector.id)
+def test_the_rules_of_producers_say_what_a_broker_does_with_a_stream(vector: Vector) -> None:
+    partition = Partition(True, vector.options.get("transaction_version", 0))
+    for step in vector.steps:
+        [batch] = records.decode(bytes.fromhex(step["hex"]))
+        outcome, finding, offset = partition.append(batch)
+        told = {"outcome": outcome, "finding": finding or None, "base_offset": None if offset is None else str(offset)}
+        told["last_stable_offset"] = str(partition.stable(partition.end))
+        assert told == {name: step["expect"]["broker"].get(name) for name in told}
 
 
 def test_an_exception_from_the_reader_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
