@@ -6,12 +6,13 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faults import Fault, as_if, having, raising, require_seen
-from fuzzer_stub import CANARY_INPUT
+from fuzzer_stub import CANARY_INPUT, require_atheris
 
 from kfuzz import records
 from kfuzz.corpora import workload as workloads
@@ -46,6 +47,18 @@ LOG_DIRECTORY, WORKLOAD, VALUE, ROWS = (
 RULE = wholes.chained([(1, b"Fetch error=NOT_LEADER_OR_FOLLOWER nth=2")])
 REQUEST = wholes.chained([(0, struct.pack(">hhihhshh", 12, 0, 7, -1, 1, b"g", 0, 5) + b"\0\1m")])
 GZIP = b"\0" + compress("gzip", b"plain")
+
+
+def test_what_a_process_does_not_instrument_are_modules_and_each_target_keeps_its_own() -> None:
+    require_atheris()
+    from kfuzz.fuzz import harness
+
+    lists = (harness.UNINSTRUMENTED, harness.BESIDE_RECORDS, harness.BESIDE_MESSAGES)
+    assert all(harness.modules_in([name]) for name in chain(*lists))
+    assert {"kfuzz.findings", "kfuzz.findings.records"} <= {*harness.modules_in(harness.UNINSTRUMENTED)}
+    assert not [name for name in harness.modules_in(harness.BESIDE_RECORDS) if name.startswith("kfuzz.records")]
+    assert {*harness.OF_RECORDS} == {one.name for one in TARGETS.values() if one.batches or one.streams}
+    assert harness.MESSAGES in TARGETS
 
 
 def of(data: bytes) -> Callable[..., Any]:
