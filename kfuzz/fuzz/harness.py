@@ -45,11 +45,11 @@ OF_RECORDS: Final = ("record-batch", "compressed-batch", "columns", "broker", "l
 # What the targets of records do not read, and what the target of messages leaves to them.
 BESIDE_RECORDS: Final = (
     *("kfuzz.annotate", "kfuzz.logs", "kfuzz.messages"),
-    *("kfuzz.fuzz.messages", "kfuzz.fuzz.wholes"),
+    *("kfuzz.fuzz.logins", "kfuzz.fuzz.messages", "kfuzz.fuzz.wholes"),
 )
 BESIDE_MESSAGES: Final = (
     *("kfuzz.annotate.listing", "kfuzz.annotate.records", "kfuzz.control", "kfuzz.logs", "kfuzz.records"),
-    *("kfuzz.fuzz.targets", "kfuzz.fuzz.wholes"),
+    *("kfuzz.fuzz.logins", "kfuzz.fuzz.targets", "kfuzz.fuzz.wholes"),
 )
 # An input runs so many times, because bytes that compiled code reads beyond its memory differ each time.
 TIMES: Final = 4

@@ -15,6 +15,7 @@ from faults import Fault, as_if, having, raising, require_seen
 from fuzzer_stub import CANARY_INPUT, require_atheris
 
 from kfuzz import records
+from kfuzz.client import link
 from kfuzz.corpora import workload as workloads
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz import targets, wholes
@@ -46,6 +47,8 @@ LOG_DIRECTORY, WORKLOAD, VALUE, ROWS = (
 )
 RULE = wholes.chained([(1, b"Fetch error=NOT_LEADER_OR_FOLLOWER nth=2")])
 REQUEST = wholes.chained([(0, struct.pack(">hhihhshh", 12, 0, 7, -1, 1, b"g", 0, 5) + b"\0\1m")])
+LOGIN, LOGIN_BY_SCRAM = (next(one for one in shapes(TARGETS["login"]) if one[0] == at) for at in (0, 4))
+LOGIN_REFUSED = next(one for one in shapes(TARGETS["login"]) if b"\0\0\x3a" in one)
 GZIP = b"\0" + compress("gzip", b"plain")
 
 
@@ -177,6 +180,14 @@ FAULTS: dict[str, list[Fault]] = {
          "3 rows are written as 2 records"),
         (records, "encode_columns", lambda real: lambda table: real(table.drop_columns("value")), ROWS,
          "the column value "),
+    ],
+    "login": [
+        (link, "response", as_if(lambda values: {**values, "errorCode": 0}), LOGIN_REFUSED,
+         "the client logs in, although the broker answers"),
+        (link, "dialogue", lambda real: lambda mechanism, *known: real("PLAIN", *known), LOGIN_BY_SCRAM,
+         "the client logs in by SCRAM-SHA-256 to a broker that does not know"),
+        (link.Link, "_read_answers", lambda real: raising(ValueError("no")), LOGIN,
+         "the client fails beside its login: ValueError"),
     ],
     "compression": [
         (targets, "decompress", as_if(lambda out: Decompressed(bytes(70_000), 1, "limit")), GZIP,
