@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,6 +51,8 @@ from kfuzz.storage import Target as Place
 WATCH_S: Final = 0.5
 # A merge runs every input of the corpus once; each is small.
 MERGE_S: Final = 3600
+# How long a testee may take after the fuzzing, if that was not longer. An input without an answer takes 100 seconds.
+TRUTH_LATE_S: Final = 120
 SEED_MAX: Final = 2**32 - 1
 SECONDS_MAX: Final = 7 * 86400
 # Each process of a campaign has its own seed.
@@ -445,9 +448,15 @@ class _Campaign:
                 command = self._command(job, restarts, left_s, None if runs is None else runs - executed)
                 totals, ended = self._run_one(job, command, log, left_s, name, is_counted=runs is not None)
                 executed += totals.executions
-                if not self._judge(ended, totals, name):
-                    return
+                try:
+                    if not self._judge(ended, totals, name, is_late=time.monotonic() > until):
+                        return
+                except UsageError as error:
+                    # It names the log, which has its name only after this block.
+                    failed = error
+                    break
                 restarts += 1
+        raise failed
 
     def _run_one(
         self, job: int, command: list[str], log: IO[bytes], left_s: float, name: str, *, is_counted: bool
@@ -510,7 +519,7 @@ class _Campaign:
                 if number is not None:
                     setattr(result, name, (getattr(result, name) or 0) + number)
 
-    def _judge(self, ended: Ended, totals: Totals, name: str) -> bool:
+    def _judge(self, ended: Ended, totals: Totals, name: str, *, is_late: bool) -> bool:
         """Record what one process found. Returns whether an input ended it, so that another one must continue."""
         self._take(self._work / f"finds-{name}")
         if ended.data is not None:
@@ -519,6 +528,12 @@ class _Campaign:
             self._take_end(ended)
             return not self._stop_at_first
         if self._stopping or self._is_enough:
+            return False
+        if is_late and ended.code == -signal.SIGKILL and totals.executions and not totals.seeds:
+            self._say(
+                f"{self.target.name}: the time was over after {totals.executions:,} inputs of the corpus, before all "
+                "had run once; give it more --seconds, or fewer inputs"
+            )
             return False
         log = self._folder / "log.txt"
         if ended.code:
@@ -592,10 +607,20 @@ class _Campaign:
 
     def _learn_truth(self) -> None:
         """Add what the testee reads otherwise."""
-        found = self._truth.finish(at_once=self._stopping) if self._truth else None
-        if found is None or self._truth is None:
+        if self._truth is None:
+            return
+        late_s = max(TRUTH_LATE_S, time.monotonic() - self._began_at)
+        found = self._truth.finish(late_s)
+        if found is None:
             return
         self.result.compared = found.inputs
+        said = f"{self.target.name}: {self._truth.label}"
+        if self._truth.is_late:
+            self._say(f"{said} had not answered everything after {late_s:.0f} s more; the other inputs are left out")
+        if found.unconfirmed:
+            self._say(
+                f"{said} was started again {found.restarts:,} times, {found.unconfirmed:,} of them for no one input"
+            )
         for cause in found.causes:
             item, data = cause.smallest, self._truth.input_of(cause.smallest)
             own = Deviation(
@@ -668,6 +693,8 @@ class _Campaign:
         with self._mutex:
             self._stopping = True
             self.result.interrupted = self._state != "done"
+            if self._truth:
+                self._truth.stop()
             for fuzzer in self._running.values():
                 if at_once:
                     fuzzer.kill()

@@ -6,6 +6,7 @@ The targets compare kfuzz with itself. A wrong value that all of kfuzz's own pat
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 import threading
@@ -33,6 +34,8 @@ from kfuzz.records import Role
 
 # How often to look for new inputs in the corpus.
 PAUSE_S: Final = 0.3
+# How long the testee may take for the answers that it still owes when nothing more is asked.
+WIND_DOWN_S: Final = 5
 # As whom the testee reads the batches of each target.
 ROLES: Final[Mapping[str, Role]] = {
     "record-batch": "consumer",
@@ -69,6 +72,8 @@ class Truth:
         self._seen: set[str] = set()
         self._last_look = threading.Event()
         self._at_once = threading.Event()
+        # Whether it had not answered everything when its time was over.
+        self.is_late = False
         self._begun = threading.Event()
         self._found: Differential | None = None
         self._error: Exception | None = None
@@ -108,14 +113,28 @@ class Truth:
         if self._error is not None:
             raise self._error
 
-    def finish(self, *, at_once: bool = False) -> Differential | None:
-        """Ask about what is still there (not if ``at_once``), and return the result; None if it was not started."""
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._at_once.set()
+
+    def finish(self, late_s: float) -> Differential | None:
+        """Ask about what is still there, for ``late_s`` seconds at most, and return the result; None if it was not
+        started.
+        """
         if not self._thread.ident:
             return None
-        if at_once:
-            self._at_once.set()
         self._last_look.set()
-        self._thread.join()
+        until = time.monotonic() + late_s
+        while self._thread.is_alive() and time.monotonic() < until and not self._at_once.is_set():
+            self._thread.join(PAUSE_S)
+        self.is_late = self._thread.is_alive() and not self._at_once.is_set()
+        self.stop()
+        self._thread.join(WIND_DOWN_S)
+        if self._thread.is_alive():
+            # Each of 64 answers may take most of a minute. This also ends the testee.
+            thread = ctypes.c_ulong(self._thread.ident)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(SystemExit))
+            self._thread.join(WIND_DOWN_S)
         if self._error is not None:
             raise self._error
         return self._found
@@ -126,6 +145,9 @@ class Truth:
                 differ_inputs(self._testee, self._messages(), begun=self._keep)
             else:
                 differ(self._testee, self._batches(), role=ROLES[self._target.name], begun=self._keep)
+        except SystemExit:
+            # Its time is over.
+            pass
         except Exception as error:
             self._error = error
         finally:

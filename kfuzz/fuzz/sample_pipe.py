@@ -21,6 +21,8 @@ SAMPLES_WAIT: Final = "KFUZZ_SAMPLES_WAIT"
 SIZE: Final = struct.Struct("<H")
 # Linux writes up to this many bytes whole, so that several processes can share the pipe. A longer input is left out.
 WHOLE_BYTES: Final = select.PIPE_BUF
+# After ten seconds in one input, libFuzzer calls that a hang of the target.
+WAIT_S: Final = 5.0
 # Enough for what a fuzzer makes while the reader waits for answers.
 PIPE_BYTES: Final = 256 * 1024
 
@@ -60,7 +62,10 @@ class Sampler:
     """The writing end, as a function that takes one input."""
 
     def __init__(self, path: str, *, waits: bool) -> None:
-        """``waits``: wait for room instead of leaving an input out. Without a reader, all inputs are left out."""
+        """``waits``: wait for room instead of leaving an input out, until the reader takes too long once. Without a
+        reader, all inputs are left out.
+        """
+        self._waits = waits
         try:
             # Without O_NONBLOCK this would wait for a reader, which may have failed.
             self._pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -68,16 +73,18 @@ class Sampler:
             if error.errno != errno.ENXIO:
                 raise
             self._pipe = -1
-            return
-        os.set_blocking(self._pipe, waits)
 
     def __call__(self, data: bytes) -> None:
         if self._pipe < 0 or SIZE.size + len(data) > WHOLE_BYTES:
             return
+        if self._waits:
+            self._waits = bool(select.select([], [self._pipe], [], WAIT_S)[1])
         try:
             os.write(self._pipe, SIZE.pack(len(data)) + data)
         except BlockingIOError:
-            return
+            # Another writer may have taken the room.
+            if self._waits:
+                self(data)
         except BrokenPipeError:
             # The reader failed, and the campaign says so at its end.
             os.close(self._pipe)

@@ -12,14 +12,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kfuzz import records
+from kfuzz.client.protocol import request
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
+from kfuzz.fuzz.logins import ANSWER, BYTES, FRAME, MECHANISMS, REQUEST
+from kfuzz.fuzz.logins import KINDS as KINDS_OF_PARTS
 from kfuzz.fuzz.messages import KINDS, selector
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.wholes import AVRO, FILES, PROTO, chained
 from kfuzz.kafka import MESSAGE_CODECS
 from kfuzz.logs.snapshot import Producer
 from kfuzz.logs.snapshot import encode as snapshot
+from kfuzz.messages import encode
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import schema
@@ -227,6 +231,28 @@ def _log_directories() -> list[bytes]:
     return [chained(files), *(chained([files[0], file]) for file in files)]
 
 
+def _logins() -> list[bytes]:
+    """Logins by each mechanism: right ones, refused ones, with frames that are early, doubled, cut or for nobody."""
+    keys = [{"apiKey": key, "minVersion": 0, "maxVersion": most} for key, most in ((17, 1), (18, 3), (36, 2))]
+    offers = encode("ApiVersionsResponse", 3, {"apiKeys": keys})
+    takes = (ANSWER, encode("SaslHandshakeResponse", 1, {"mechanisms": ["PLAIN"]}))
+    wrong = (ANSWER, encode("SaslHandshakeResponse", 1, {"errorCode": 33, "mechanisms": ["GSSAPI"]}))
+    early, cut = (FRAME, b"\0\0\0\2" + takes[1]), (BYTES, b"\0\0\0\x09\0")
+    asks = [(REQUEST, request(api, 1, 2, {})[4:]) for api in ("ApiVersions", "SaslHandshake")]
+    out = []
+    for at in range(len(MECHANISMS)):
+        first = (at * KINDS_OF_PARTS, offers)
+        words = b"r=a,s=YWFhYWFhYWFhYWFh,i=4096" if at == 1 else b""
+        lets, refuses = (
+            (ANSWER, b"\0" + encode("SaslAuthenticateResponse", 2, {"errorCode": code, "authBytes": words}))
+            for code in (0, 58)
+        )
+        for rest in ((lets, lets), (refuses,), (early, lets), (cut, lets), (*asks, lets)):
+            out.append(chained([first, takes, *rest]))
+        out += [chained([first, wrong]), chained([first, early]), chained([first, *asks[::-1], takes])]
+    return out
+
+
 def _texts() -> list[bytes]:
     """Texts for ``fuzz_readers``, after the byte that chooses their reader."""
     workload = (
@@ -299,6 +325,7 @@ _SHAPES: dict[str, Callable[[], list[bytes]]] = {
     "messages": _messages,
     "log-directory": _log_directories,
     "connection": lambda: [],
+    "login": _logins,
     "readers": _texts,
     "values": _values,
     "arrow": _columns,

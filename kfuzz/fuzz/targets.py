@@ -20,6 +20,7 @@ from kfuzz import records
 from kfuzz.control import decode_control, encode_control
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.fuzz.canary import spring
+from kfuzz.fuzz.logins import fuzz_login
 from kfuzz.fuzz.messages import flat_schema_of, fuzz_messages, schema_of
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack, selected
@@ -550,6 +551,7 @@ TARGETS: dict[str, Target] = {
         ),
         _target(fuzz_log_directory, batches=False, vectors=(), dictionary="wholes", length_max=16_384),
         _target(fuzz_connection, batches=False, vectors=(CONVERSATION,), dictionary="wholes", length_max=16_384),
+        _target(fuzz_login, batches=False, vectors=(), dictionary="wholes"),
         _target(fuzz_readers, batches=False, vectors=(), dictionary="wholes"),
         _target(fuzz_values, batches=False, vectors=(), dictionary="wholes"),
         _target(fuzz_arrow, batches=False, vectors=(), dictionary="wholes"),

@@ -384,6 +384,22 @@ def test_a_fuzzer_that_dies_at_once_or_watches_nothing_is_one_sentence(
     stub(tmp_path, monkeypatch, script, native=True)
     with pytest.raises(UsageError, match=sentence):
         campaign.run(["canary"], 1, out=tmp_path / "out")
+    # The sentence names it.
+    assert (tmp_path / "out/canary/log.txt").is_file()
+
+
+def test_a_corpus_that_takes_longer_than_the_campaign_is_said_and_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub(tmp_path, monkeypatch, "echo '#4096\tpulse  cov: 3 ft: 4 corp: 1/1b'; sleep 600 & wait")
+    monkeypatch.setattr(running, "GRACE_S", 0.5)
+    said: list[str] = []
+    [result] = campaign.run(["canary"], 1, out=tmp_path / "out", say=said.append)
+    assert (result.executions, result.interrupted, result.corpus_after) == (4096, False, 1)
+    assert said == [
+        "canary: the time was over after 4,096 inputs of the corpus, before all had run once; give it more --seconds, "
+        "or fewer inputs"
+    ]
 
 
 # `kfuzz` on a machine without clang: it fuzzes at once, with the coverage of Python code.

@@ -6,14 +6,16 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faults import Fault, as_if, having, raising, require_seen
-from fuzzer_stub import CANARY_INPUT
+from fuzzer_stub import CANARY_INPUT, require_atheris
 
 from kfuzz import records
+from kfuzz.client import link
 from kfuzz.corpora import workload as workloads
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz import producers, targets, wholes
@@ -69,7 +71,21 @@ LOG_DIRECTORY, WORKLOAD, VALUE, ROWS = (
 )
 RULE = wholes.chained([(1, b"Fetch error=NOT_LEADER_OR_FOLLOWER nth=2")])
 REQUEST = wholes.chained([(0, struct.pack(">hhihhshh", 12, 0, 7, -1, 1, b"g", 0, 5) + b"\0\1m")])
+LOGIN, LOGIN_BY_SCRAM = (next(one for one in shapes(TARGETS["login"]) if one[0] == at) for at in (0, 4))
+LOGIN_REFUSED = next(one for one in shapes(TARGETS["login"]) if b"\0\0\x3a" in one)
 GZIP = b"\0" + compress("gzip", b"plain")
+
+
+def test_what_a_process_does_not_instrument_are_modules_and_each_target_keeps_its_own() -> None:
+    require_atheris()
+    from kfuzz.fuzz import harness
+
+    lists = (harness.UNINSTRUMENTED, harness.BESIDE_RECORDS, harness.BESIDE_MESSAGES)
+    assert all(harness.modules_in([name]) for name in chain(*lists))
+    assert {"kfuzz.findings", "kfuzz.findings.records"} <= {*harness.modules_in(harness.UNINSTRUMENTED)}
+    assert not [name for name in harness.modules_in(harness.BESIDE_RECORDS) if name.startswith("kfuzz.records")]
+    assert {*harness.OF_RECORDS} == {one.name for one in TARGETS.values() if one.batches or one.streams}
+    assert harness.MESSAGES in TARGETS
 
 
 def of(data: bytes) -> Callable[..., Any]:
@@ -221,6 +237,14 @@ FAULTS: dict[str, list[Fault]] = {
          "3 rows are written as 2 records"),
         (records, "encode_columns", lambda real: lambda table: real(table.drop_columns("value")), ROWS,
          "the column value "),
+    ],
+    "login": [
+        (link, "response", as_if(lambda values: {**values, "errorCode": 0}), LOGIN_REFUSED,
+         "the client logs in, although the broker answers"),
+        (link, "dialogue", lambda real: lambda mechanism, *known: real("PLAIN", *known), LOGIN_BY_SCRAM,
+         "the client logs in by SCRAM-SHA-256 to a broker that does not know"),
+        (link.Link, "_read_answers", lambda real: raising(ValueError("no")), LOGIN,
+         "the client fails beside its login: ValueError"),
     ],
     "compression": [
         (targets, "decompress", as_if(lambda out: Decompressed(bytes(70_000), 1, "limit")), GZIP,

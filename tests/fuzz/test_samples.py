@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kfuzz.fuzz import sample_pipe
 from kfuzz.fuzz.oracle import OracleFailure
 from kfuzz.fuzz.sample_pipe import PIPE_BYTES, SIZE, WHOLE_BYTES, Sampler, Samples
 from kfuzz.fuzz.tiers import First, Tiers
@@ -74,6 +75,16 @@ def test_a_writer_that_waits_leaves_nothing_out(path: Path) -> None:
         found += some
     writer.join()
     assert len(found) == count
+    samples.close()
+
+
+def test_a_writer_does_not_wait_for_a_reader_that_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_pipe, "WAIT_S", 0.2)
+    samples = Samples(path)
+    sampler = Sampler(str(path), waits=True)
+    for _ in range(2 * PIPE_BYTES // 1000):
+        sampler(bytes(1000))
+    assert PIPE_BYTES // 2 < 1000 * len(everything(samples)) < PIPE_BYTES
     samples.close()
 
 

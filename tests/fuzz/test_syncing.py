@@ -125,6 +125,7 @@ def test_a_place_that_goes_away_is_said_once_and_nothing_is_lost(tmp_path: Path)
     machine.find(b"b")
     for _ in range(3):
         machine.shared.try_to(machine.shared.exchange)
+    machine.shared.finish()
     [said] = machine.said
     place = tmp_path / "shared/compression"
     assert said.startswith(f"compression: the campaign goes on alone, because {place} fails: ")

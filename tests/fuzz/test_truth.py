@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from cli_driver import kfuzz
 from fuzzer_stub import stub
@@ -19,7 +21,7 @@ from kfuzz.conformance.judge.causes import Deviation, causes_of
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.conformance.protocol.testees import Testee, own
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import campaign, kept
+from kfuzz.fuzz import campaign, kept, other_reader
 from kfuzz.fuzz.causes import Causes, truth_of
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.other_reader import Truth, asked_once, harm_of, named_testee
@@ -34,23 +36,33 @@ from kfuzz.records import Record, RecordBatch
 
 GOOD = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")]))
 LIAR = """
-import json, sys
+import json, sys, time
 sys.path.insert(0, {folder!r})
 import toy
 toy.handshake("liar", magic=[0, 1, 2], codecs=["none", "gzip", "snappy", "lz4", "zstd"],
               operations=["decode-records", "decode-message", "encode-message"],
               messages={{"HeartbeatRequest": [0, 4]}})
 for line in sys.stdin:
-    toy.say({{"id": json.loads(line)["id"], "outcome": "rejected"}})
+    {answers}
 """
+
+
+def reader(tmp_path: Path, answers: str) -> Testee:
+    script = tmp_path / "reader.py"
+    script.write_text(LIAR.format(folder=str(Path(__file__).parent.parent / "conformance" / "wicked"), answers=answers))
+    return Testee("liar", "1", (sys.executable, "-S", str(script)))
 
 
 @pytest.fixture
 def liar(tmp_path: Path) -> Testee:
     """A reader that refuses everything."""
-    script = tmp_path / "liar.py"
-    script.write_text(LIAR.format(folder=str(Path(__file__).parent.parent / "conformance" / "wicked")))
-    return Testee("liar", "1", (sys.executable, "-S", str(script)))
+    return reader(tmp_path, 'toy.say({"id": json.loads(line)["id"], "outcome": "rejected"})')
+
+
+@pytest.fixture
+def silent(tmp_path: Path) -> Testee:
+    """A reader that does not return from the first input."""
+    return reader(tmp_path, "time.sleep(1000)")
 
 
 def corpus(tmp_path: Path, *inputs: bytes) -> Path:
@@ -67,7 +79,7 @@ def asked(tmp_path: Path, testee: Testee, name: str, *inputs: bytes, sample: byt
     truth.start(tmp_path / "samples")
     if sample:
         Sampler(str(tmp_path / "samples"), waits=True)(sample)
-    found = truth.finish()
+    found = truth.finish(60)
     assert found is not None
     return truth, found
 
@@ -78,7 +90,7 @@ def test_a_reader_that_agrees_gives_no_cause_and_inputs_that_come_later_are_aske
     truth = Truth(own(), TARGETS[name], folder)
     truth.start(tmp_path / "samples")
     (folder / "late").write_bytes(b"x" + GOOD)
-    found = truth.finish()
+    found = truth.finish(60)
     assert found is not None
     assert (found.inputs, found.agreed) == (3, 3)
 
@@ -212,8 +224,28 @@ def test_messages_that_once_differed_are_read_as_kafka_reads_them() -> None:
 def test_an_interrupted_campaign_asks_no_more(tmp_path: Path) -> None:
     truth = Truth(own(), TARGETS["record-batch"], corpus(tmp_path, *[GOOD] * 500))
     truth.start(tmp_path / "samples")
-    found = truth.finish(at_once=True)
+    truth.stop()
+    found = truth.finish(60)
     assert found is None or found.inputs < 500
+    assert not truth.is_late
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_reader_that_never_answers_is_left_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: Testee, is_stopped: bool
+) -> None:
+    monkeypatch.setattr(other_reader, "WIND_DOWN_S", 0.5)
+    truth = Truth(silent, TARGETS["record-batch"], corpus(tmp_path, *[GOOD] * 100))
+    truth.start(tmp_path / "samples")
+    if is_stopped:
+        truth.stop()
+    started_s = time.monotonic()
+    found = truth.finish(600 if is_stopped else 0.5)
+    assert time.monotonic() - started_s < 20
+    assert found is not None
+    assert (found.inputs, truth.is_late) == (0, not is_stopped)
+    running = [one for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE]
+    assert not [one for one in running if str(tmp_path) in " ".join(one.cmdline())]
 
 
 def test_a_reader_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
@@ -246,3 +278,16 @@ def test_an_input_that_another_reader_reads_differently_is_a_cause(
         assert (cause.harm, item.data, cause.count, truth_of(item, "kfuzz")) == ("accepts", data, 1, "liar@1")
         assert "rejected" in item.error
         assert file.read_bytes() == data
+
+
+def test_a_campaign_goes_on_without_a_reader_that_never_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, silent: Testee
+) -> None:
+    stub(tmp_path, monkeypatch, "sleep 0.1", target="record-batch")
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [GOOD])
+    monkeypatch.setattr(campaign, "TRUTH_LATE_S", 0.1)
+    monkeypatch.setattr(other_reader, "WIND_DOWN_S", 0.5)
+    said: list[str] = []
+    [result] = campaign.run(["record-batch"], 5, out=tmp_path / "out", truth=silent, say=said.append)
+    assert (result.compared, result.causes, result.corpus_after) == (0, {}, 1)
+    assert [line.partition(" after ")[0] for line in said] == ["record-batch: liar@1 had not answered everything"]
