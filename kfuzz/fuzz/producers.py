@@ -60,7 +60,8 @@ class Partition:
         if producer >= 0 and (batch.records or not batch.control):
             known, marker = self.producers.get(producer, Known()), _marker(batch)
             remembered = known.sent if epoch == known.epoch else ()
-            sent = batch.base_sequence, (batch.base_sequence + last - at) % SEQUENCES, at, last
+            first = batch.base_sequence
+            sent = first, -1 if first == -1 else (first + last - at) % SEQUENCES, at, last
             if again := [one for one in remembered if self.leads and not batch.control and one[:2] == sent[:2]]:
                 return "duplicate", "sequence-duplicate", again[0][2]
             wrong = [*self._wrong(batch, known, marker), ""]
@@ -71,7 +72,8 @@ class Partition:
             if marker and marker[0] == 0 and known.opened >= 0:
                 self.aborted += ABORTED.pack(0, producer, known.opened, at, self.stable(at + 1, producer))
             sents, coordinator = (remembered, marker[1]) if marker else ((*remembered, sent), known.coordinator)
-            self.producers[producer] = Known(epoch, sents[-SENT_MAX:], batch.max_timestamp, coordinator, opened)
+            time = batch.records[0].timestamp if marker else batch.max_timestamp
+            self.producers[producer] = Known(epoch, sents[-SENT_MAX:], time, coordinator, opened)
         self.end = last + 1
         return "appended", wrong[0], at
 
@@ -86,11 +88,12 @@ class Partition:
             yield "coordinator-epoch-stale"
         if batch.control:
             return
-        beyond = (batch.base_sequence - (known.sent[-1][1] + 1 if known.sent else 0)) % SEQUENCES
+        wanted = (known.sent[-1][1] + 1 if known.sent else 0) % SEQUENCES
         if self.leads and known.epoch >= 0 and batch.producer_epoch != known.epoch and batch.base_sequence:
             yield "sequence-of-new-epoch"
-        elif self.leads and known.epoch == batch.producer_epoch and beyond:
-            yield "sequence-gap" if beyond < SEQUENCES // 2 else "sequence-overlap"
+        elif self.leads and known.epoch == batch.producer_epoch and batch.base_sequence != wanted:
+            is_above = (batch.base_sequence - wanted) % SEQUENCES < SEQUENCES // 2
+            yield "sequence-gap" if is_above else "sequence-overlap"
         if known.opened >= 0 and not batch.transactional:
             yield "transaction-not-ended"
 
@@ -117,8 +120,7 @@ def retold(data: bytes) -> Iterator[bytes]:
                 made = bytearray(piece)
                 made[:8] = end.to_bytes(8, "big")
                 if producer >= 0:
-                    # None lacks a sequence: kfuzz.logs counts on from -1, Kafka does not.
-                    moved = max(0, epoch) + higher, (sequence + further) % SEQUENCES
+                    moved = max(0, epoch) + higher, -1 if sequence < 0 else (sequence + further) % SEQUENCES
                     PRODUCER.pack_into(made, PRODUCER_AT, producer ^ other, *moved)
                 if piece is MARKER:
                     made[TYPE_AT] = made[COORDINATOR_AT] = 1 - i // 2 % 2
@@ -143,8 +145,8 @@ def check_producers(log: bytes, batches: list[RecordBatch]) -> None:
                 raise OracleFailure(f"{what}: batch {i} of {how}, {said}, by the rules {right}")
         if reading.last_stable_offset != (stable := partition.stable(partition.end)):
             raise OracleFailure(f"the last stable offset is {reading.last_stable_offset}, by the rules {stable}: {how}")
-    # A broker does not start with a refused log. Of a marker that is gone, kfuzz.logs takes the epoch, Kafka nothing.
-    if any("rejected" in one for one in wanted) or any(one.control and not one.records for one in batches):
+    # A broker does not start with a refused log.
+    if any("rejected" in one for one in wanted):
         return
     # The second part begins with the snapshot of the first, which does not show that an old epoch comes back.
     starts = [at for at, *_ in frames(log)]

@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 
-from kfuzz.wire.io.format cimport CONTROL, LAST_MAGIC, TRANSACTIONAL
+from kfuzz.wire.io.format cimport CONTROL, LAST_MAGIC, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.io.int64_map cimport entry_t, find, free_map, put
 from kfuzz.wire.io.report cimport report_t
 from kfuzz.wire.io.scratch cimport enlarge, out_t
@@ -161,6 +161,10 @@ cdef class IndexWalk(Policy):
         cdef entry_t *known = find(&self.places, h.producer_id)
         cdef int64_t place = (self.states.p - self.states.start) // <int64_t> sizeof(state_t)
         cdef state_t *state
+        cdef int64_t sequence = <int64_t> h.base_sequence + h.last_offset_delta
+        if h.producer_id < 0 or is_marker and h.record_count == 0:
+            # KRaft's control batches have no producer, and compaction has removed what a marker said.
+            return
         if known == NULL:
             if not has_room(&self.states, sizeof(state_t)) or not put(&self.places, h.producer_id, place):
                 self.no_memory = True
@@ -179,10 +183,12 @@ cdef class IndexWalk(Policy):
         if not is_marker:
             state.last_offset = b.last_offset
             state.offset_delta = h.last_offset_delta
-            # Kafka's sequences wrap from INT32_MAX to 0.
-            state.last_sequence = <int32_t> ((<int64_t> h.base_sequence + h.last_offset_delta) & 0x7fffffff)
+            # Kafka's sequences wrap from INT32_MAX to 0; -1 is none.
+            state.last_sequence = <int32_t> (-1 if h.base_sequence == -1 else sequence & 0x7fffffff)
         elif b.rows.count > 0:
             row = b.rows.rows
+            if not h.attributes & LOG_APPEND_TIME:
+                state.timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
             read_marker(b.base + row.key_at, row.key_length, b.base + row.value_at, row.value_length,
                         &state.coordinator_epoch)
 

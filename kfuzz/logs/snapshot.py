@@ -33,8 +33,8 @@ class Producer:
     """One producer in a snapshot, with the fields of Kafka's ``ProducerEntry``.
 
     ``last_sequence``, ``last_offset`` and ``offset_delta`` (its last offset less its first) are those of the last batch
-    with data in this epoch: -1, -1 and 0 if there is none. ``timestamp`` (ms) is the max timestamp of the last batch of
-    any kind. ``coordinator_epoch`` is that of the last marker, or -1. ``current_txn_first_offset`` is -1 if no
+    with data in this epoch: -1, -1 and 0 if there is none. ``timestamp`` (ms) is the max timestamp of the last batch, or
+    the timestamp of the last marker. ``coordinator_epoch`` is that of the last marker, or -1. ``current_txn_first_offset`` is -1 if no
     transaction is open.
     """
 
@@ -69,8 +69,7 @@ def follow(producers: dict[int, Producer], walked: Iterable[tuple[int, ...]]) ->
     """Bring ``producers``, by their ids, to the end of a later part of the log; ``walked`` has the fields of those that
     a walk over it found.
     """
-    # KRaft's control batches have no producer.
-    for one in (Producer(*found) for found in walked if found[0] >= 0):
+    for one in (Producer(*found) for found in walked):
         known = producers.get(one.producer_id)
         producers[one.producer_id] = known.followed_by(one) if known else one
 

@@ -21,7 +21,7 @@ from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz import producers, targets, wholes
 from kfuzz.fuzz.decoded_bytes import skipped
 from kfuzz.fuzz.packing import pack
-from kfuzz.fuzz.producers import Partition
+from kfuzz.fuzz.producers import Partition, check_producers
 from kfuzz.fuzz.seeding import CORPUS, read_hex, regressions, seeds, shapes
 from kfuzz.fuzz.targets import TARGETS, PlantedBug
 from kfuzz.logs import salvaging, snapshot
@@ -270,6 +270,21 @@ def test_a_broken_promise_is_a_crash(monkeypatch: pytest.MonkeyPatch, target: st
     if target == "columns":
         pytest.importorskip("pyarrow")
     require_seen(monkeypatch, TARGETS[target].run, fault)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        # No sequence; a marker that compaction has removed; one with another time than its batch; KRaft's control batch.
+        replace(batch_of(-1), last_offset=1, records=[Record(1, 1000, None, b"v")]),
+        replace(batch_of(-1, 4, 9), records=[]),
+        replace(batch_of(-1, 4, 9), max_timestamp=5000),
+        RecordBatch(0, 0, [Record(0, 5000, bytes(4), bytes(6))], control=True),
+    ],
+)
+def test_a_snapshot_has_what_kafka_keeps_of_a_producer(batch: RecordBatch) -> None:
+    log = records.encode([batch_of(0), replace(batch, base_offset=1, last_offset=1 + batch.last_offset)])
+    check_producers(log, records.decode(log))
 
 
 STREAMS = [vector for vector in load_suite("stream/*", kinds=("stream",)) if "broker" in vector.steps[0]["expect"]]
