@@ -33,9 +33,9 @@ class Producer:
     """One producer in a snapshot, with the fields of Kafka's ``ProducerEntry``.
 
     ``last_sequence``, ``last_offset`` and ``offset_delta`` (its last offset less its first) are those of the last batch
-    with data in this epoch: -1, -1 and 0 if there is none. ``timestamp`` (ms) is the max timestamp of the last batch, or
-    the timestamp of the last marker. ``coordinator_epoch`` is that of the last marker, or -1. ``current_txn_first_offset`` is -1 if no
-    transaction is open.
+    with data in this epoch: -1, -1 and 0 if there is none. ``timestamp`` (ms) is the max timestamp of the last batch,
+    or that of the last marker. ``coordinator_epoch`` is that of the last marker, or -1. ``current_txn_first_offset`` is
+    -1 if no transaction is open.
     """
 
     producer_id: int

@@ -275,7 +275,7 @@ def test_a_broken_promise_is_a_crash(monkeypatch: pytest.MonkeyPatch, target: st
 @pytest.mark.parametrize(
     "batch",
     [
-        # No sequence; a marker that compaction has removed; one with another time than its batch; KRaft's control batch.
+        # No sequence; a marker that compaction has removed; one with a time of its own; KRaft's control batch.
         replace(batch_of(-1), last_offset=1, records=[Record(1, 1000, None, b"v")]),
         replace(batch_of(-1, 4, 9), records=[]),
         replace(batch_of(-1, 4, 9), max_timestamp=5000),
