@@ -42,7 +42,7 @@ UNINSTRUMENTED: Final = (
 )
 MESSAGES: Final = "messages"
 OF_RECORDS: Final = ("record-batch", "compressed-batch", "columns", "broker", "log-tools", "compression", "canary")
-# What the targets of records do not read, and what the target of messages leaves to them.
+# The targets of records do not read the first ones, and the target of messages leaves the others to them.
 BESIDE_RECORDS: Final = (
     *("kfuzz.annotate", "kfuzz.logs", "kfuzz.messages"),
     *("kfuzz.fuzz.logins", "kfuzz.fuzz.messages", "kfuzz.fuzz.wholes"),

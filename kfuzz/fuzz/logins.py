@@ -19,7 +19,7 @@ from kfuzz.fuzz.wholes import parts
 if TYPE_CHECKING:
     import asyncio
 
-# What a part is: an answer, behind the number of the request; a frame; bytes without a size; a request to a broker.
+# The kinds of parts: an answer, after the number of the request; a frame; bytes without a size; a request to a broker.
 ANSWER, FRAME, BYTES, REQUEST = range(4)
 KINDS: Final = 4
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER")

@@ -1,4 +1,4 @@
-"""What a partition knows of its producers, stated a second time: a tuple for each, and the rules in the order in which
+"""The state of a partition's producers, stated a second time: a tuple for each, and the rules in the order in which
 Kafka asks. Nothing of it is shared with ``kfuzz.records.stream`` and ``kfuzz.logs``, which it judges.
 """
 
@@ -131,7 +131,7 @@ def retold(data: bytes) -> Iterator[bytes]:
 
 
 def check_producers(log: bytes, batches: list[RecordBatch]) -> None:
-    """What kfuzz says of a log's producers is what a :class:`Partition` says, of each batch and at the end."""
+    """kfuzz says of a log's producers the same as a :class:`Partition`, of each batch and at the end."""
     for leads, version in ((True, 0), (True, 2), (False, 0)):
         partition = Partition(leads, version)
         wanted = [partition.append(batch) for batch in batches]

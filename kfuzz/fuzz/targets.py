@@ -404,7 +404,7 @@ def check_compaction(buffer: array[int], reading: Reading) -> None:
 
 
 def sender(batch: RecordBatch) -> tuple[int, int, int, bool]:
-    """What a batch says of its producer."""
+    """The producer of a batch, as its header says."""
     return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.transactional
 
 

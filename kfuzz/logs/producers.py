@@ -91,7 +91,7 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
         rows = np.frombuffer(walk.transaction_index, ABORTED_ENTRY).tolist()
         made.aborted += [dict(zip(ABORTED_ENTRY.names or (), row, strict=True)) for row in rows]
         path = segment.path.with_suffix(".txnindex")
-        # Behind damage, transactions seem to begin or end elsewhere.
+        # After damage, transactions seem to begin or end elsewhere.
         is_whole &= not bad
         if bad:
             more = f" and in {counted(len(bad) - 1, 'more place')}" if len(bad) > 1 else ""

@@ -80,7 +80,7 @@ def test_aborted_transactions_are_compared_with_the_index(data: Path) -> None:
         "00000000000000000000.txnindex does not have the aborted"
         in outcome("state", "transactions", data, "--aborted")[1]
     )
-    # What was lost may have ended transactions, so the indexes behind it are not blamed.
+    # The lost bytes may have ended transactions, so the indexes after them are not blamed.
     path = written(data / "orders-0", base=99)
     path.with_suffix(".txnindex").write_bytes(entry)
     assert f"{path.stem}.txnindex does not" in outcome("state", "transactions", data, "--aborted")[1]
