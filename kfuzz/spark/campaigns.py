@@ -22,6 +22,7 @@ from kfuzz.fuzz.reproducing import replay_all
 from kfuzz.fuzz.seeding import inputs
 from kfuzz.fuzz.syncing import inputs_at, read_inputs, write_causes
 from kfuzz.fuzz.targets import TARGETS, Target
+from kfuzz.spark.archive import BESIDE
 from kfuzz.spark.rows import columns_of, task_of
 from kfuzz.spark.sessions import run, start_programs_as_usual
 from kfuzz.storage import Target as Place
@@ -48,10 +49,10 @@ def fuzz_shared(
     are at ``place``, together with the corpora, and so is what earlier campaigns found there. A task whose machine is
     lost begins again, with the corpus that is there. Raises ``KfuzzError`` if a task fails.
     """
-    uri, version = place.uri, kfuzz.__version__
+    uri, code = place.uri, _code()
 
     def work(parts: Iterator[int]) -> Iterator[list[dict[str, object]]]:
-        _begin(version)
+        _begin(code)
         for part in parts:
             with _folder() as out:
                 [result] = campaign.run(
@@ -77,10 +78,10 @@ def replay_shared(
     Returns the number of inputs, and the causes of each target, the worst first. ``tasks`` changes nothing in them.
     Raises ``KfuzzError`` if a task fails.
     """
-    uri, version = place.uri, kfuzz.__version__
+    uri, code = place.uri, _code()
 
     def work(parts: Iterator[int]) -> Iterator[list[dict[str, object]]]:
-        _begin(version)
+        _begin(code)
         made = build(sanitizer)
         for part in parts:
             target = TARGETS[targets[part // PARTS]]
@@ -124,13 +125,23 @@ def _run(
     return [json.loads(str(text)) for text in rows.column("result").to_pylist()]
 
 
-def _begin(version: str) -> None:
+def _begin(wanted: str) -> None:
     """In a worker: be ready to start the fuzzer."""
     start_programs_as_usual()
-    if kfuzz.__version__ != version:
-        raise KfuzzError(
-            f"an executor has kfuzz {kfuzz.__version__}, and the driver has {version}; make the archive again"
-        )
+    if (code := _code()) != wanted:
+        raise KfuzzError(f"an executor has kfuzz {code}, and the driver has {wanted}; make the archive again")
+
+
+def _code() -> str:
+    """The version of kfuzz, and a digest of its Python code."""
+    root = Path(kfuzz.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root)
+        # A checkout has these elsewhere.
+        if name.parts[:2] not in BESIDE:
+            digest.update(f"{name}\0".encode() + path.read_bytes())
+    return f"{kfuzz.__version__} (code {digest.hexdigest()[:8]})"
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:

@@ -87,12 +87,13 @@ def test_wrong_use_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_executor_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import kfuzz
     from kfuzz.spark import campaigns
 
-    monkeypatch.setattr(kfuzz, "__version__", "9.9")
-    with pytest.raises(
-        KfuzzError, match=r"an executor has kfuzz 9\.9, and the driver has 0\.1; make the archive again"
-    ):
-        campaigns._begin("0.1")
+    own = campaigns._code()
+    campaigns._begin(own)
+    monkeypatch.setattr(kfuzz, "__file__", str(tmp_path / "__init__.py"))
+    tmp_path.joinpath("part.py").touch()
+    with pytest.raises(KfuzzError, match=r"an executor has kfuzz 0\.1\S* \(code \w+\), and the driver has"):
+        campaigns._begin(own)
