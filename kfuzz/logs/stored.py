@@ -263,23 +263,12 @@ class _Index:
             count, room = whole, 0
         self.data, self.end = data, count * self.layout.size
         facts = {"base_offset": self.base}
+        self.absolute = partial(_absolute, self.columns, self.base)
+        # Without ``self``: in a circle, the file would stay open until Python looks for circles.
+        self.entries = partial(_entries, data, self.end, self.layout, self.absolute)
         self.made = Stored(title, len(data), self.columns, count, self.entries, profile, facts, room)
         if len(data) % self.layout.size:
             self.find("index-size-uneven", self.end, "size", len(data), self.layout.size)
-
-    def entries(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        size = self.layout.size
-        step = PIECE_BYTES // size * size
-        for start in range(0, self.end, step):
-            piece = _piece(self.data, start, min(start + step, self.end))
-            for number, row in enumerate(self.layout.iter_unpack(piece)):
-                yield start + number * size, self.absolute(row)
-
-    def absolute(self, row: tuple[int, ...]) -> tuple[int, ...]:
-        """The offsets of the two sparse indexes count from the segment's base offset."""
-        if len(row) > 2:
-            return row
-        return (row[0] + self.base, row[1]) if self.columns[0] == "offset" else (row[0], row[1] + self.base)
 
     def find(self, code: str, at: int, name: str, found: int, allowed: int) -> None:
         number = at // self.layout.size
@@ -318,6 +307,24 @@ class _Index:
         """The segment beside the index, if it is there and not empty."""
         data = _beside(self.path, ".log")
         return memoryview(data) if data else None
+
+
+def _entries(
+    data: bytes | mmap.mmap, end: int, layout: struct.Struct, absolute: Callable[[tuple[int, ...]], tuple[int, ...]]
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    size = layout.size
+    step = PIECE_BYTES // size * size
+    for start in range(0, end, step):
+        piece = _piece(data, start, min(start + step, end))
+        for number, row in enumerate(layout.iter_unpack(piece)):
+            yield start + number * size, absolute(row)
+
+
+def _absolute(columns: tuple[str, ...], base: int, row: tuple[int, ...]) -> tuple[int, ...]:
+    """The offsets of the two sparse indexes count from the segment's base offset."""
+    if len(row) > 2:
+        return row
+    return (row[0] + base, row[1]) if columns[0] == "offset" else (row[0], row[1] + base)
 
 
 def _beside(path: Path, suffix: str) -> bytes | mmap.mmap | None:

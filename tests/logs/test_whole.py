@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from logs.log_damages import ALL, LOGS, Damage, ends, make
 from made_corpora import once
 from made_segments import batch, written
 
+from kfuzz.kafka import Role
 from kfuzz.logs.checking import Checked, Counts, check_directory
 from kfuzz.logs.index_walk import IndexWalk
 from kfuzz.logs.stored import kind_of
@@ -55,6 +58,20 @@ def test_a_damage_is_found_and_its_start_is_said(damage: Damage, broker: Path) -
                 assert sentence.startswith(damage.get("clean" if is_clean else "unclean", "loads it"))
             else:
                 assert sentence == "loads it"
+
+
+@pytest.mark.parametrize("role", ["log", "consumer"])
+def test_a_check_leaves_no_file_open(broker: Path, role: Role) -> None:
+    # A directory may have more files than a process may have open.
+    for path in sorted((broker / "orders-0").glob("*index"))[:2]:
+        path.write_bytes(b"\1" * path.stat().st_size)
+    gc.disable()
+    try:
+        before = os.listdir("/proc/self/fd")
+        assert any(one.findings for one in check_directory(broker, Counts(), role=role))
+        assert os.listdir("/proc/self/fd") == before
+    finally:
+        gc.enable()
 
 
 def test_checkpoints_are_compared_with_the_partitions(broker: Path) -> None:
