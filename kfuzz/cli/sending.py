@@ -13,6 +13,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import Word, echo_json, say
 from kfuzz.errors import UsageError
+from kfuzz.files import require_writable
 from kfuzz.replay import ACKS, Address, Rate, Settings, parse_name, parse_rate
 from kfuzz.replay.seconds import seconds_json, write_histograms, write_picture
 
@@ -25,9 +26,7 @@ def _require_places(source: str | None, *files: str | None) -> None:
     """``UsageError`` for a file that cannot be written at the end, or that would replace what is sent, or another."""
     taken = {Path(source or "").resolve()}
     for file in filter(None, files):
-        path = Path(file).resolve()
-        if path.is_dir():
-            raise UsageError(f"{file} is a directory; name a file in it")
+        path = require_writable(file).resolve()
         if path in taken:
             raise UsageError(f"{file} is what is sent, or written twice; name another file")
         taken.add(path)

@@ -1,7 +1,7 @@
 """The target ``login``: a client of kfuzz logs in to a broker that answers anything, in any order.
 
-An input is a chain of parts (:mod:`kfuzz.fuzz.wholes`). The first byte of a part chooses what it is, and that of the
-first part also the mechanism of SASL.
+An input is a chain of parts (:mod:`kfuzz.fuzz.wholes`). The first byte of a part says its kind. In the first part, this
+byte also chooses the mechanism of SASL.
 """
 
 from __future__ import annotations

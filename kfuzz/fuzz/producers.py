@@ -110,12 +110,13 @@ def retold(data: bytes) -> Iterator[bytes]:
     producer between them, then with the old epochs; twice, with sequences that wrap. The last two have more markers.
     """
     whole = [data[at : at + size] for at, size, magic in frames(data) if magic == 2]
-    told = [(one, *PRODUCER.unpack_from(one, PRODUCER_AT)) for one in whole]
-    up = EPOCH_MAX - max([0, *(epoch for *_, epoch, _ in told)])
-    ways = ((1, (0,), 0), (2, (up, 0), 0), (1, (0, 0), SEQUENCES - 2))
-    for producers, rounds, further in ways if any(producer >= 0 for _, producer, *_ in told) else ():
+    sent = [(one, *PRODUCER.unpack_from(one, PRODUCER_AT)) for one in whole]
+    # The epochs that are left above the highest one.
+    left = EPOCH_MAX - max([0, *(epoch for *_, epoch, _ in sent)])
+    ways = ((1, (0,), 0), (2, (left, 0), 0), (1, (0, 0), SEQUENCES - 2))
+    for producers, rounds, further in ways if any(producer >= 0 for _, producer, *_ in sent) else ():
         log, end = b"", 0
-        for i, (higher, (one, producer, epoch, sequence), other) in enumerate(product(rounds, told, range(producers))):
+        for i, (higher, (one, producer, epoch, sequence), other) in enumerate(product(rounds, sent, range(producers))):
             for piece in (one, MARKER) if producer >= 0 and len(rounds) > 1 and i % 2 else (one,):
                 made = bytearray(piece)
                 made[:8] = end.to_bytes(8, "big")

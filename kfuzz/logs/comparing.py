@@ -176,7 +176,7 @@ class Side:
             if (last := last_offset(whole[at:])) > low:
                 break
             end, highest = at + size, max(highest, last)
-        self.misfit = f"its offsets go back: {head.base_offset} to {highest}, after {low}"
+        self.misfit = _goes_back(head, highest, low)
         return head._replace(size=end - start, is_readable=False)
 
     def _misfit(self, head: BatchHeader) -> str:
@@ -224,8 +224,7 @@ class Side:
         while (head := self.look()) is not None:
             made = iterate(self.view[self.at : self.at + head.size], limits=self.limits)
             if head.base_offset <= (low := self.reached):
-                reason = f"its offsets go back: {head.base_offset} to {low}, after {low}"
-                self.spoil(reason, self.place | {"size": head.size})
+                self.spoil(_goes_back(head, low, low), self.place | {"size": head.size})
                 made = (one for one in made if one.offset > low)
             yield from made
             self.advance()
@@ -438,6 +437,11 @@ class Compared:
             for value, side in zip(_texts(one, other), self.sides, strict=True)
         ]
         return {"offset": offset, "field": name, "a": sides[0], "b": sides[1]}
+
+
+def _goes_back(head: BatchHeader, highest: int, low: int) -> str:
+    """Why offsets from those of ``head`` up to ``highest`` are not read: ``low`` was reached before."""
+    return f"its offsets go back: {head.base_offset} to {highest}, after {low}"
 
 
 def _key(one: tuple[Keyed, int]) -> bytes:

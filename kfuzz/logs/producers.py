@@ -97,8 +97,8 @@ def partition_state(partition: Sequence[Segment], notes: Notes, *, whole: bool =
             more = f" and in {counted(len(bad) - 1, 'more place')}" if len(bad) > 1 else ""
             costs = f"; {losses[0]}" if losses else ""
             notes.damage(
-                f"{segment.path} is damaged or cut at byte {bad[0].at}{more}{costs}; what is there is not known, such "
-                "as the end of a transaction",
+                f"{segment.path} is damaged or cut at byte {bad[0].at}{more}{costs}; a transaction may have "
+                "ended in these bytes",
                 is_tail=bad[0].kind == "tail" and not losses,
             )
         elif is_whole and entries(path, ABORTED_ENTRY).tobytes() != walk.transaction_index:

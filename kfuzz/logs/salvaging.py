@@ -115,7 +115,7 @@ class _Kept:
 class Salvaged:
     """The result for one segment: its ``path`` and that of the copy, counts, and what was lost.
 
-    A segment whose offsets are all in another one too ``is_left_out``: there is no copy of it.
+    ``is_left_out``: there is no copy, because another segment has all offsets of this one.
     ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none. ``gaps`` has
     the offsets of the lost bytes; losses side by side are one gap. ``markers`` were lost and are written again.
     ``changes`` are the kept records whose transactions end differently now.
@@ -515,8 +515,8 @@ def _leave_out(part: _Kept, view: memoryview, at: int, finding: Finding) -> None
 def _fitting(spans: Sequence[tuple[int, int]], low: int) -> set[int]:
     """The places of the spans of offsets to keep: as many as possible, each of which begins after the end of the last.
 
-    The first begins at ``low`` or above; the last of ``spans`` is no batch, but the end of all. Of two choices with as
-    many spans, the one in which more of them are side by side is taken.
+    The first one begins at ``low`` or above. The last of ``spans`` is not a batch: it stands for the end of the
+    segment. Of two choices with as many spans, this takes the one in which more of them are side by side.
     """
     # The best lists that end at an offset: how many spans they have, how many side by side, and the place of the last.
     best: dict[int, tuple[int, int, int]] = {low - 1: (0, 0, -1)}

@@ -642,7 +642,10 @@ class Partition:
 
 
 def _is_refused(path: Path) -> bool:
-    """Whether a broker refuses this checkpoint. It begins anew if a line has all its words, and one is no number."""
+    """Whether a broker does not start with this checkpoint.
+
+    If a line has the right number of words, and one of them is no number, the broker starts, and writes a new one.
+    """
     stored = read_stored(path)
     if stored is None or not stored.is_refused:
         return False

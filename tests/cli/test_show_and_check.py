@@ -312,8 +312,8 @@ def test_show_blames_the_later_of_two_batches_that_overlap(tmp_path: Path) -> No
     path = written(tmp_path / "t-0", pieces[0], damaged(pieces[1], -2), *pieces[1:])
     (tmp_path / "t-0" / f"{15:020d}.log").touch()
     lines = kfuzz("show", path).stdout.splitlines()
-    told = [(before.split()[0], line.strip()) for before, line in pairwise(lines) if " lost; " in line]
-    assert told == [
+    lost = [(before.split()[0], line.strip()) for before, line in pairwise(lines) if " lost; " in line]
+    assert lost == [
         ("fatal:", "no offset is lost; go on at 5"),
         ("3", "its offsets do not fit: offsets 5 to 7 are lost; go on at 8"),
         ("4", "its offsets do not fit: offsets 13 to 14 are lost; go on at 15"),

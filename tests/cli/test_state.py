@@ -98,7 +98,7 @@ def test_a_marker_with_a_wrong_crc_ends_nothing(data: Path) -> None:
     path.write_bytes(logged)
     code, out, err = outcome("state", "transactions", data)
     assert (code, out.splitlines()[0]) == (1, f"{data}: 1 partition, 4 open transactions, 3 of them hanging")
-    assert f"{path} is damaged or cut at byte {at}; offset 7 is lost; go on at 8; what is there" in err
+    assert f"{path} is damaged or cut at byte {at}; offset 7 is lost; go on at 8; a transaction may" in err
     assert [
         one["producer_id"] for one in json.loads(kfuzz("state", "producers", data, "--json").stdout)["producers"]
     ] == [1, 2, 3, 4, 5]
@@ -118,16 +118,21 @@ def test_a_wrong_length_before_sound_batches_is_damage_without_an_open_transacti
 
 
 @pytest.mark.parametrize(
-    ("beside", "code", "told"),
+    ("beside", "code", "sentence"),
     [
-        (11, 1, "is damaged or cut at byte 70; offsets 1 to 10 are lost; go on at 11; what is there is not known"),
+        (
+            11,
+            1,
+            "is damaged or cut at byte 70; offsets 1 to 10 are lost; go on at 11; "
+            "a transaction may have ended in these bytes",
+        ),
         # Nothing is lost, or a broker may be writing the batch.
-        (1, 0, "is damaged or cut at byte 70; what is there"),
-        (None, 0, "is damaged or cut at byte 70; what is there"),
+        (1, 0, "is damaged or cut at byte 70; a transaction may"),
+        (None, 0, "is damaged or cut at byte 70; a transaction may"),
     ],
 )
 def test_a_cut_end_before_another_segment_is_lost_data(
-    tmp_path: Path, beside: int | None, code: int, told: str
+    tmp_path: Path, beside: int | None, code: int, sentence: str
 ) -> None:
     one = records.encode([RecordBatch(0, 0, [Record(0, 1, b"k", b"v")])])
     path = written(tmp_path / "orders-0", one, one[:-1])
@@ -135,7 +140,7 @@ def test_a_cut_end_before_another_segment_is_lost_data(
         written(tmp_path / "orders-0", beside.to_bytes(8, "big") + one[8:], base=beside)
     for verb in ("transactions", "producers"):
         found, _, said = outcome("state", verb, tmp_path)
-        assert (found, told in said) == (code, True)
+        assert (found, sentence in said) == (code, True)
     assert outcome("state", "partitions", tmp_path)[0] == (beside is not None)
     path.write_bytes(one)
     code, _, said = outcome("state", "producers", tmp_path)
@@ -185,7 +190,7 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
     damaged = outcome("state", "groups", path.parent)
     assert (damaged[0], damaged[1].splitlines()[0]) == (1, f"{path.parent}: 2 groups, 2 offsets")
     assert "damage: " in damaged[2]
-    # A length that leads beyond the end is no tail if batches follow.
+    # A length that leads beyond the file's end is damage if batches follow it.
     path.write_bytes(whole[:8] + b"\x7f" + whole[9:])
     assert outcome("state", "groups", path.parent)[0] == 1
     # A cut end is one only in the last segment.

@@ -259,7 +259,7 @@ def switched(source: str, changes: Sequence[tuple[int, Change]], *, is_c: bool) 
 def build(root: Path, changes: Sequence[Change], tell: Callable[[str], None]) -> dict[int, Change]:
     """Compile the copy at ``root`` with a switch for each change; those that it was compiled with, by number.
 
-    Changes that do not compile are left out: nobody would commit them.
+    It leaves out changes that do not compile: nobody would commit them.
     """
     kept = dict(enumerate(changes, 1))
     setup = root / "setup.py"
