@@ -6,10 +6,11 @@ of these is a ``UsageError`` with one sentence that names the document.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
@@ -36,23 +37,12 @@ def load_json(
     object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
     """The value of a JSON document in UTF-8. ``UsageError`` names the document, the place, and ``remedy``."""
-    if len(data) > bytes_max:
-        raise UsageError(f"{name} is too large for JSON that kfuzz reads: {len(data)} bytes, at most {bytes_max}")
-    try:
+    with _explained(data, name, "JSON", remedy, bytes_max, depth_max):
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
         brackets = text.count("[") + text.count("{")
         if (elements := brackets + text.count(",")) > JSON_ELEMENTS_MAX:
             raise UsageError(f"{name} has about {elements} elements; kfuzz reads at most {JSON_ELEMENTS_MAX}")
         value = json.loads(text, object_pairs_hook=object_pairs_hook)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not JSON: byte {error.start} is not UTF-8; {remedy}") from None
-    except json.JSONDecodeError as error:
-        what = error.msg[:1].lower() + error.msg[1:]
-        raise UsageError(f"{name} is not JSON: line {error.lineno}, column {error.colno}: {what}; {remedy}") from None
-    except RecursionError:
-        raise UsageError(f"{name} is nested deeper than {depth_max} levels; {remedy}") from None
-    except ValueError as error:
-        raise _too_many_digits(name, remedy, error) from None
     # Only a document with that many brackets can be so deep.
     if brackets > depth_max:
         check_depth(value, name, remedy=remedy, depth_max=depth_max)
@@ -63,23 +53,12 @@ def load_toml(
     data: bytes | str, name: str, *, remedy: str = "correct it, or name another file", bytes_max: int = TOML_BYTES_MAX
 ) -> dict[str, Any]:
     """The table of a TOML document in UTF-8. ``UsageError`` names the document, the place, and ``remedy``."""
-    if len(data) > bytes_max:
-        raise UsageError(f"{name} is too large for TOML that kfuzz reads: {len(data)} bytes, at most {bytes_max}")
-    try:
+    with _explained(data, name, "TOML", remedy, bytes_max, DEPTH_MAX):
         text = data if isinstance(data, str) else data.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not TOML: byte {error.start} is not UTF-8; {remedy}") from None
-    if dotted := _DOTTED.search(text):
-        line = text.count("\n", 0, dotted.start()) + 1
-        raise UsageError(f"{name} is nested deeper than {DEPTH_MAX} levels (line {line}); {remedy}")
-    try:
+        if dotted := _DOTTED.search(text):
+            line = text.count("\n", 0, dotted.start()) + 1
+            raise UsageError(f"{name} is nested deeper than {DEPTH_MAX} levels (line {line}); {remedy}")
         value = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{name} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}; {remedy}") from None
-    except RecursionError:
-        raise UsageError(f"{name} is nested deeper than {DEPTH_MAX} levels; {remedy}") from None
-    except ValueError as error:
-        raise _too_many_digits(name, remedy, error) from None
     check_depth(value, name, remedy=remedy)
     return value
 
@@ -100,7 +79,23 @@ def check_depth(value: Any, name: str, *, remedy: str, depth_max: int = DEPTH_MA
     raise UsageError(f"{name} is nested deeper than {depth_max} levels; {remedy}")
 
 
-def _too_many_digits(name: str, remedy: str, error: ValueError) -> UsageError:
-    # Python refuses to convert numbers of more than 4,300 digits, because that takes quadratic time.
-    what = "a number has too many digits" if "digits" in str(error) else str(error)
-    return UsageError(f"{name} cannot be read: {what}; {remedy}")
+@contextlib.contextmanager
+def _explained(data: bytes | str, name: str, kind: str, remedy: str, bytes_max: int, depth_max: int) -> Iterator[None]:
+    """Raise ``UsageError`` if ``data`` is too large, and in place of each error of a parser in the block."""
+    if len(data) > bytes_max:
+        raise UsageError(f"{name} is too large for {kind} that kfuzz reads: {len(data)} bytes, at most {bytes_max}")
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not {kind}: byte {error.start} is not UTF-8; {remedy}") from None
+    except json.JSONDecodeError as error:
+        what = error.msg[:1].lower() + error.msg[1:]
+        raise UsageError(f"{name} is not JSON: line {error.lineno}, column {error.colno}: {what}; {remedy}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{name} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}; {remedy}") from None
+    except RecursionError:
+        raise UsageError(f"{name} is nested deeper than {depth_max} levels; {remedy}") from None
+    except ValueError as error:
+        # Python refuses to convert numbers of more than 4,300 digits, because that takes quadratic time.
+        what = "a number has too many digits" if "digits" in str(error) else str(error)
+        raise UsageError(f"{name} cannot be read: {what}; {remedy}") from None

@@ -57,11 +57,17 @@ def local_path(place: str | Path) -> Path:
 
     Raises ``UsageError`` for other schemes (``s3a://``, ``hdfs://``, …): as paths, they would make a folder ``s3a:``.
     An empty name is refused too: ``Path`` takes it for the current folder, but a script's variable was not set.
+    So is a link that leads in a circle: Python 3.12 and older end with a ``RuntimeError`` when they resolve it.
     """
     if place == "":
         raise UsageError("a name is empty; name a file or a folder")
     match = URL.fullmatch(str(place))
     if match is None:
+        try:
+            os.stat(place)
+        except (OSError, ValueError) as error:
+            if getattr(error, "errno", None) == errno.ELOOP:
+                raise UsageError(f"{place} is a link that leads in a circle; name another place") from None
         return Path(place)
     scheme, rest = match[1].lower(), match[2]
     if scheme != "file":
@@ -284,12 +290,12 @@ def _read_up_to(file: BinaryIO, path: str | Path, bytes_max: int) -> bytes:
     return data
 
 
-def map_bytes(path: str | Path) -> bytes | mmap.mmap:
+def map_bytes(path: str | Path, *, remedy: str = "name a file") -> bytes | mmap.mmap:
     """Like :func:`read_bytes`, but maps the file, so that a large segment takes no memory of its own.
 
     Ask ``kfuzz.mapped.require_whole`` before a result counts: the file may become shorter while it is read.
     """
-    with _readable(path) as file:
+    with _readable(path, remedy) as file:
         return map_file(file)
 
 
@@ -310,14 +316,14 @@ def map_file(file: BinaryIO) -> bytes | mmap.mmap:
 
 
 @contextlib.contextmanager
-def _readable(path: str | Path) -> Iterator[BinaryIO]:
+def _readable(path: str | Path, remedy: str = "name a file") -> Iterator[BinaryIO]:
     path = local_path(path)
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory; name a file in it")
         # A device (/dev/zero, a terminal) may have no end.
-        if path.is_char_device() or path.is_block_device():
-            raise UsageError(f"{path} is a device; name a file, or - for standard input")
+        if path.is_char_device() or path.is_block_device() or path.is_socket():
+            raise UsageError(f"{path} is {file_kind(path.stat().st_mode)}; {remedy}")
         with open(_fetched(path), "rb") as file:
             yield file
     except FileNotFoundError:

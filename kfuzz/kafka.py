@@ -1,6 +1,6 @@
 """Constants of Apache Kafka: the releases known here, and the names and numbers that the C code does not need.
 
-The numbers that the compiled loops need (header offsets, attribute bits) are in ``kfuzz/wire/*.pxd``.
+The numbers that the compiled loops need (header offsets, attribute bits) are in ``kfuzz/wire/io/format.h``.
 docs/new-release.md says what else a new release needs.
 """
 
@@ -20,7 +20,7 @@ KAFKA_3: Final = RELEASES[0]
 BROKER_RELEASE: Final = "4.4.0"
 
 # A codec's index here is its number in the attributes; org.apache.kafka.common.record.CompressionType. C has these
-# numbers in kfuzz/wire/format.h, and kfuzz/records/codecs has the functions. docs/new-release.md lists all places.
+# numbers in kfuzz/wire/io/format.h, and kfuzz/records/codecs has the functions. docs/new-release.md lists all places.
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: Final[tuple[Codec, ...]] = get_args(Codec)
 # Those that messages of magic 0 and 1 know. Later ones need record batches.

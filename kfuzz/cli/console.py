@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import io
 import itertools
 import json
@@ -22,6 +21,7 @@ from kfuzz.display import print_above
 from kfuzz.display import progress as progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, map_bytes, require_writable, write_whole
+from kfuzz.forms import nearest
 from kfuzz.text import json_printable, printable
 
 if TYPE_CHECKING:
@@ -150,24 +150,31 @@ class Group(click.Group):
         verb = args[0]
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             known = self.list_commands(ctx)
-            near = difflib.get_close_matches(verb, known, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"take one of {', '.join(known)}"
+            remedy = nearest(verb, known) or f"take one of {', '.join(known)}"
             ctx.fail(f"there is no verb {verb!r}; {remedy}")
         return super().resolve_command(ctx, args)
 
 
 class _Output(io.FileIO):
-    """Standard output whose reader may close the pipe early, as ``head`` does. Later output is dropped."""
+    """A standard stream that drops what it cannot write because of one of the errors ``forgiven``, and all after it."""
 
     dropping = False
+    # The reader of standard output may close the pipe early, as ``head`` does.
+    forgiven: type[OSError] = BrokenPipeError
 
     def write(self, data: Buffer) -> int:
         if not self.dropping:
             try:
                 return super().write(data) or 0
-            except BrokenPipeError:
+            except self.forgiven:
                 self.dropping = True
         return memoryview(data).nbytes
+
+
+class _Errors(_Output):
+    """Standard error. If it cannot be written at all, nothing else can say so, and the exit code must stay right."""
+
+    forgiven = OSError
 
 
 class _Terminal(io.TextIOWrapper):
@@ -183,20 +190,29 @@ class _Terminal(io.TextIOWrapper):
 
 @contextlib.contextmanager
 def keep_going_without_reader() -> Iterator[None]:
-    """Let a verb finish with its own exit code, even if the reader of its output closes the pipe early."""
-    out = sys.stdout
-    # A test or an embedding program may have replaced standard output.
-    if out is not sys.__stdout__ or not isinstance(out, io.TextIOWrapper):
+    """Let a verb finish with its own exit code, even if nobody reads what it prints."""
+    with _replaced("stdout", _Output), _replaced("stderr", _Errors):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(name: str, output: type[_Output]) -> Iterator[None]:
+    out = getattr(sys, name)
+    # A test or an embedding program may have replaced the stream.
+    if out is not getattr(sys, f"__{name}__") or not isinstance(out, io.TextIOWrapper):
         yield
         return
     out.flush()
-    raw = _Output(out.fileno(), "w", closefd=False)
-    kind = _Terminal if out.isatty() else io.TextIOWrapper
-    sys.stdout = kind(io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=out.line_buffering)
+    raw = output(out.fileno(), "w", closefd=False)
+    kind = _Terminal if name == "stdout" and out.isatty() else io.TextIOWrapper
+    # With `python -u`, the old stream passes on each text at once.
+    by_line = out.line_buffering or out.write_through
+    setattr(sys, name, kind(io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=by_line))
     try:
         yield
     finally:
-        changed, sys.stdout = sys.stdout, out
+        changed = getattr(sys, name)
+        setattr(sys, name, out)
         with contextlib.suppress(OSError):
             changed.flush()
         # A failed write was reported above. Without this, detach() would try to write the rest and fail again.
@@ -221,7 +237,8 @@ def standard_input() -> BinaryIO:
 
 def open_buffer(name: str) -> bytes | mmap.mmap:
     """The bytes of a file. ``-`` means standard input."""
-    return standard_input().read() if name == "-" else map_bytes(name)
+    remedy = "name a file, or - for standard input"
+    return standard_input().read() if name == "-" else map_bytes(name, remedy=remedy)
 
 
 class Place(click.ParamType[Any]):

@@ -33,8 +33,10 @@ def definitions_of(source: str, *, tags_may_end: bool = False) -> Catalogue:
 
 def definition_of(source: str, name: str, version: int) -> Definition:
     """The definition of a message that has this version. ``UsageError`` names a built-in catalogue that has it."""
+    # A source that cannot be read says nothing about the message.
+    known = definitions_of(source)
     try:
-        message = definitions_of(source).find(name)
+        message = known.find(name)
         if version in message.valid_versions:
             return message
         error = f"{message.name} has no version {version}; its versions are {message.valid_versions}"

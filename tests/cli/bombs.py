@@ -1,11 +1,7 @@
-"""Small inputs that hold very many records, headers, batches, messages or elements, or one very large value.
-
-``python tests/cli/bombs.py`` measures each looking verb on each of them, and prints a table.
-"""
+"""Small inputs that hold very many records, headers, batches, messages or elements, or one very large value."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import struct
 import subprocess
@@ -19,6 +15,7 @@ from typing import Final, NamedTuple
 from kfuzz.kafka import CODECS
 from kfuzz.records.codecs import compress
 from kfuzz.wire.io.checksum import crc32c
+from kfuzz.wire.io.cursor import uvarint
 from kfuzz.wire.io.layout import CONTROL
 
 MIB: Final = 1 << 20
@@ -28,7 +25,7 @@ MEMORY_KIB_MAX: Final = 300 * 1024
 
 def varint(number: int) -> bytes:
     """A zigzag varint."""
-    return _uvarint(number << 1 ^ number >> 63)
+    return uvarint(number << 1 ^ number >> 63)
 
 
 def batch(payload: bytes, count: int, *, codec: str = "none", last_delta: int = 0, attributes: int = 0) -> bytes:
@@ -90,28 +87,20 @@ class Bomb(NamedTuple):
     options: tuple[str, ...] = ()
 
 
-def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(out) + bytes([number])
-
-
 def _metadata(elements: int) -> bytes:
     """MetadataRequest 12: an array of topics, each an id, a null name and no tagged fields."""
-    return _uvarint(elements + 1) + (bytes(16) + b"\0\0") * elements + b"\1\0\0"
+    return uvarint(elements + 1) + (bytes(16) + b"\0\0") * elements + b"\1\0\0"
 
 
 def _tags(count: int) -> bytes:
     """ApiVersionsRequest 3 with tagged fields that nobody knows."""
-    return b"\2k\2v" + _uvarint(count) + b"".join(_uvarint(tag) + b"\0" for tag in range(count))
+    return b"\2k\2v" + uvarint(count) + b"".join(uvarint(tag) + b"\0" for tag in range(count))
 
 
 def _fetched(partitions: int) -> bytes:
     """FetchResponse 12 whose partitions each have a batch without records."""
-    one = struct.pack(">ihqqq", 0, 0, 0, 0, 0) + b"\1" + struct.pack(">i", -1) + _uvarint(62) + batch(b"", 0) + b"\0"
-    head = struct.pack(">ihi", 0, 0, 0) + b"\2" + b"\2t" + _uvarint(partitions + 1)
+    one = struct.pack(">ihqqq", 0, 0, 0, 0, 0) + b"\1" + struct.pack(">i", -1) + uvarint(62) + batch(b"", 0) + b"\0"
+    head = struct.pack(">ihi", 0, 0, 0) + b"\2" + b"\2t" + uvarint(partitions + 1)
     return head + one * partitions + b"\0\0"
 
 
@@ -200,12 +189,10 @@ LOOKS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
 
 
 class Looked(NamedTuple):
-    """How a verb ended: exit code (negative for a signal), peak memory in KiB, seconds, bytes and end of the output."""
+    """How a verb ended: exit code (negative for a signal), peak memory in KiB, and end of the output."""
 
     code: int
     memory_kib: int
-    seconds: float
-    out_bytes: int
     told: str
 
 
@@ -250,10 +237,8 @@ def look(words: tuple[str, ...]) -> Looked:
         # A filter, not a file: what a verb prints is not kept.
         with subprocess.Popen([sys.executable, "-c", CHILD, *words], stdout=subprocess.PIPE, stderr=told) as child:
             assert child.stdout
-            size = 0
             last = b""
             while piece := os.read(child.stdout.fileno(), MIB):
-                size += len(piece)
                 last = (last + piece)[-400:]
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
@@ -261,7 +246,7 @@ def look(words: tuple[str, ...]) -> Looked:
         text = (last + told.read()[-600:]).decode("utf-8", "replace")
     text, _, peak = text.partition("\nVmHWM:")
     memory_kib = int(peak.split()[0]) if peak else used.ru_maxrss
-    return Looked(child.returncode, memory_kib, used.ru_utime + used.ru_stime, size, text)
+    return Looked(child.returncode, memory_kib, text)
 
 
 def looks_at(bomb: Bomb) -> Iterator[tuple[str, ...]]:
@@ -278,44 +263,3 @@ def words_of(look_: tuple[str, ...], bomb: Bomb, path: Path, out: Path) -> tuple
     """The words of a command line."""
     made = [word.replace("{}", str(path)).replace("{out}", str(out)) for word in look_]
     return (made[0], *bomb.options, *made[1:])
-
-
-def main() -> None:
-    """Measure all looks at all bombs."""
-    parser = argparse.ArgumentParser(description="Measure the peak memory of each looking verb on each bomb.")
-    parser.add_argument("--only", default="", help="only bombs with this in their name")
-    parser.add_argument("--verb", default="", help="only command lines with this in them")
-    parser.add_argument("--limit-gib", type=float, default=3.0, help="address space of each process (%(default)s)")
-    options = parser.parse_args()
-    import resource
-
-    limit = int(options.limit_gib * (1 << 30))
-    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
-    with tempfile.TemporaryDirectory() as folder:
-        for bomb in BOMBS:
-            if options.only not in bomb.name:
-                continue
-            path = Path(folder, bomb.name)
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(bomb.make())
-            for number, one in enumerate(looks_at(bomb)):
-                if options.verb not in " ".join(one):
-                    continue
-                out = Path(folder, f"out-{number}")
-                try:
-                    done = look(words_of(one, bomb, path, out))
-                except OSError as error:
-                    print(bomb.name, one, error)
-                    continue
-                line = " ".join(one).replace("{}", "F").replace("{out}", "OUT")
-                mark = " !" if done.memory_kib > MEMORY_KIB_MAX or done.code not in (0, 1) else ""
-                print(
-                    f"{bomb.name:<28.28} {path.stat().st_size:>10}  {line:<36} {done.memory_kib // 1024:>6} MiB "
-                    f"{done.seconds:>6.1f} s  exit {done.code:>3}  {done.out_bytes:>11} bytes{mark}",
-                    flush=True,
-                )
-            path.unlink()
-
-
-if __name__ == "__main__":
-    main()

@@ -109,6 +109,11 @@ def test_a_full_disk_is_one_sentence(argv: list[str], name: str) -> None:
     assert done.stderr == f"{name}: No space left on device\n"
 
 
+def test_the_exit_code_is_right_if_standard_error_is_full() -> None:
+    done = subprocess.run(["bash", "-c", '"$0" -m kfuzz check nowhere 2>/dev/full', sys.executable], timeout=60)
+    assert done.returncode == 2
+
+
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     file = tmp_path / "one.log"
     file.write_bytes(batch(0))

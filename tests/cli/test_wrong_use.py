@@ -50,6 +50,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "dir").mkdir()
     (tmp_path / "garbage").write_bytes(b"no batch, no vector, no workload and no corpus at all")
     (tmp_path / "empty").touch()
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "object").write_text("{}")
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "log").write_bytes(batch(0))
