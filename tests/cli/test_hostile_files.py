@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bombs import look
 from cli_driver import kfuzz, refused
 from irregular import IRREGULAR, SECRET, kinds
 from made_corpora import digests
@@ -66,15 +66,7 @@ def test_a_file_beside_a_segment_that_is_too_large_is_one_sentence(
 
 def peak_bytes(*words: str | Path) -> int:
     """The most memory that ``kfuzz WORDS…`` had."""
-    script = (
-        "import sys\nfrom kfuzz.cli.main import main\n"
-        "try: main(sys.argv[1:])\n"
-        "finally: print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0], file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300
-    )
-    return int(done.stderr.split()[-1]) << 10
+    return look(tuple(map(str, words))).memory_kib << 10
 
 
 @only_linux

@@ -64,11 +64,6 @@ def test_check_exits_1_with_the_place_of_the_fault(run: Run, good: Path, bad: Pa
     assert f"{bad}: fatal: batch[0].crc at byte 17: the stored CRC is 0x" in done.stdout
 
 
-def test_check_tells_a_partial_tail_and_calls_it_no_error(good: Path) -> None:
-    good.write_bytes(good.read_bytes() + b"\0" * 5)
-    assert "then a partial tail of 5 bytes" in kfuzz("check", good, code=0).stdout
-
-
 @pytest.mark.parametrize("options", [(), ("--role", "log"), ("--role", "broker"), ("--profile", "strict")])
 def test_check_refuses_a_tail_that_hides_sound_batches_and_agrees_with_check_of_the_directory(
     tmp_path: Path, options: tuple[str, ...]

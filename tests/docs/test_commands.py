@@ -24,7 +24,12 @@ from programs import run_program
 from kfuzz.fuzz.building import COMPILERS
 
 SHOWN: Final = list(commands())
-TABLE: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+LISTED: Final[dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+TABLE: Final[dict[str, Any]] = (
+    LISTED["other"]
+    | {text: {"exit": code} for text, code in LISTED["exit"].items()}
+    | {text: {"skip": why, "test": test} for text, (why, test) in LISTED["skip"].items()}
+)
 KEYS: Final = {"run", "exit", "needs", "slow", "skip", "test", "traceback"}
 TIMEOUT_S: Final = 300
 # Verbs that may run until Ctrl-C.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,3 +84,9 @@ def test_the_recipe_of_the_page_makes_the_committed_vector() -> None:
     assert found.data == committed.data
     assert found.document["id"] == committed.id
     assert found.document["summary"] == committed.summary
+
+
+def test_the_page_about_installation_names_every_extra() -> None:
+    table = "\n".join(line.split("|")[1] for line in TEXTS["docs/install.md"].splitlines() if line.startswith("| `"))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"`(\w+)`", table)) == set(extras)
