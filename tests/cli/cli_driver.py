@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +13,16 @@ from pathlib import Path
 
 import click
 import pytest
+from programs import run_program
 
 from kfuzz.cli.main import cli, main
+
+# Runs a verb where files may have 8,000 bytes: a write beyond that fails as on a full disk.
+FULL_DISK = (
+    "import resource, sys; from kfuzz.cli.main import main\n"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
+    "main(sys.argv[1:])"
+)
 
 
 def kfuzz(*words: str | Path, stdin: bytes = b"", code: int | None = None) -> subprocess.CompletedProcess[str]:
@@ -71,3 +82,26 @@ def kfuzz_process(*words: str | Path, stdin: bytes = b"", timeout_s: float = 120
     out = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in out.stderr
     return out
+
+
+def on_full_disk(*words: str | Path, cwd: Path) -> str:
+    """The one sentence with which ``kfuzz WORDS…`` ends in ``cwd`` if the disk is full."""
+    # -B: bytecode, too, would be cut.
+    done = run_program(sys.executable, "-B", "-c", FULL_DISK, *words, cwd=cwd, code=2)
+    assert len(done.stderr.splitlines()) == 1
+    return done.stderr
+
+
+def on_terminal(*words: str | Path, **variables: str) -> str:
+    """The output of ``kfuzz WORDS…`` in a process with these variables and a terminal for all its streams."""
+    here, there = pty.openpty()
+    argv = [sys.executable, "-m", "kfuzz", *map(str, words)]
+    with subprocess.Popen(argv, stdin=there, stdout=there, stderr=there, env=os.environ | variables) as run:
+        os.close(there)
+        out = b""
+        with contextlib.suppress(OSError):
+            while piece := os.read(here, 1 << 16):
+                out += piece
+        run.wait(60)
+    os.close(here)
+    return out.decode().replace("\r\n", "\n")

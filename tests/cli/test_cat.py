@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_driver import kfuzz, outcome, refused
-from programs import run_program
+from cli_driver import kfuzz, on_terminal, outcome, refused
 
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
@@ -295,18 +294,12 @@ def test_the_latest_records_are_found_past_damage(chosen: Path) -> None:
 def test_times_without_a_zone_are_utc_in_a_pipe_and_local_on_a_terminal(chosen: Path) -> None:
     assert offsets(chosen, "--from", "2023-11-14T22:13:23", "--to", "2023-11-14T22:13:24") == [3, 4]
     assert offsets(chosen, "--from", "2023-11-14T23:13:25+01:00") == [5]
-    code = "import sys, pty; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
-    command = [sys.executable, "-m", "kfuzz", "cat", str(chosen), "--from", "2023-11-15T07:13:25", "--table"]
     for more, zone in (
         ((), "2023-11-15T07:13:25.000+09:00"),
         (("--utc", "--from", "2023-11-14T22:13:25"), "22:13:25.000Z"),
     ):
-        shown = run_program(
-            *(sys.executable, "-c", code, *command, *more),
-            variables={"TZ": "Asia/Tokyo", "COLUMNS": "200"},
-            stdin=subprocess.DEVNULL,
-            timeout=60,
-        ).stdout
+        words = ("cat", chosen, "--from", "2023-11-15T07:13:25", "--table", *more)
+        shown = on_terminal(*words, TZ="Asia/Tokyo", COLUMNS="200")
         assert zone in shown
         assert ("times without a zone are local: 2023-11-15 07:13:25+09:00" in shown) == (not more)
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
 import re
 import struct
 import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from cli_driver import kfuzz, kfuzz_process, refused
+from cli_driver import kfuzz, kfuzz_process, on_terminal, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_segments import bad as damaged
@@ -372,28 +369,13 @@ def test_show_lists_and_opens_as_json(broken: Path) -> None:
     assert covered == list(range(70, 140))
 
 
-def on_terminal(*words: str | Path, lines: int) -> str:
-    """The output of a process with a terminal of so many lines; the pager puts <> around what it gets."""
-    here, there = pty.openpty()
-    settings = os.environ | {"PAGER": "sh -c 'echo \\<; cat; echo \\>'", "LINES": str(lines), "COLUMNS": "200"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "kfuzz", *map(str, words)], stdin=there, stdout=there, stderr=there, env=settings
-    ) as run:
-        os.close(there)
-        out = b""
-        with contextlib.suppress(OSError):
-            while piece := os.read(here, 1 << 16):
-                out += piece
-        run.wait(60)
-    os.close(here)
-    return out.decode().replace("\r\n", "\n")
-
-
 def test_a_pager_shows_what_does_not_fit_on_a_terminal(broken: Path) -> None:
     expected = kfuzz("show", broken).stdout
-    assert on_terminal("show", broken, lines=100) == expected
-    assert on_terminal("show", broken, lines=5) == f"<\n{expected}>\n"
-    assert on_terminal("show", "--no-pager", broken, lines=5) == expected
+    # The pager puts <> around what it gets.
+    settings = {"PAGER": "sh -c 'echo \\<; cat; echo \\>'", "COLUMNS": "200"}
+    assert on_terminal("show", broken, **settings, LINES="100") == expected
+    assert on_terminal("show", broken, **settings, LINES="5") == f"<\n{expected}>\n"
+    assert on_terminal("show", "--no-pager", broken, **settings, LINES="5") == expected
 
 
 # ------------------------------------------------------------------------------------------------- messages
