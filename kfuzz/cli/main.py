@@ -162,6 +162,8 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
         sys.exit(128 + (signals[0] if signals else signal.SIGINT))
     except KfuzzError as error:
         _complain(str(error))
+    except MemoryError:
+        _complain("memory ran out; give kfuzz more, or let it look at less at a time")
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _complain(f"{where}{error.strerror or error}")

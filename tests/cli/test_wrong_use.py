@@ -12,9 +12,10 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from cli_driver import kfuzz
+from cli_driver import kfuzz, refused
 from conformance.referee_tools import write_suite
 from made_segments import bad, batch
 
@@ -93,6 +94,11 @@ def test_ctrl_c_while_the_command_is_imported_is_one_sentence() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "kfuzz: interrupted\n")
+
+
+def test_memory_that_runs_out_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain.command, "callback", Mock(side_effect=MemoryError))
+    assert refused("explain", "crc-mismatch").startswith("kfuzz: memory ran out; ")
 
 
 def test_a_fault_of_kfuzz_at_the_end_of_a_file_is_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
