@@ -198,10 +198,14 @@ def schemas_of(
     path: str, places: tuple[str, ...], registry: str | None, *, topics: str = "*", validate: bool = False
 ) -> Schemas | None:
     """The schemas for the data at ``path``, or for those of its topics that match a glob; None without any."""
-    from kfuzz.logs.schemas import beside, open_schemas
-
     if AS_THEY_ARE in places:
         return None
+    try:
+        from kfuzz.logs.schemas import beside, open_schemas
+    except ImportError:
+        if not places and not registry:
+            return None
+        raise UsageError("values with schemas need pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
     if places or registry:
         return open_schemas(places, registry, checks=validate)
     try:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 
 import click
+import pytest
 from cli_driver import commands
+
+from kfuzz.cli import options
+from kfuzz.errors import UsageError
 
 # A report can go to a file, a corpus to a URI, and `conform` asks for several roles. `show` opens the batch at a byte,
 # `state` shows metadata at an offset.
@@ -36,3 +41,10 @@ def test_an_option_that_several_verbs_have_is_the_same_in_each() -> None:
 def test_every_option_says_what_it_does() -> None:
     silent = [(verb, option.opts) for verb, option in OPTIONS if not (option.help or option.hidden)]
     assert silent == []
+
+
+def test_without_pyarrow_only_a_schema_that_is_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kfuzz.logs.schemas", None)
+    assert options.schemas_of("one.log", (), None) is None
+    with pytest.raises(UsageError, match=r"pip install 'kfuzz\[corpus\]'"):
+        options.schemas_of("one.log", ("one.avsc",), None)
