@@ -24,6 +24,9 @@ from kfuzz.mapped import cut_file, forget_files
 # this search takes a fifth of the time of `kfuzz conform`; with 100,000, it still takes a twentieth.
 NEW_OBJECTS_MAX = 1_000_000
 
+# The extra that has a package, for modules that import it without a sentence of their own.
+EXTRAS = {"atheris": "fuzz", "numpy": "corpus", "packaging": "corpus", "pyarrow": "corpus", "pyspark": "spark"}
+
 # Each verb is a module of this package. The summaries are here so that `kfuzz --help` imports nothing.
 VERBS = {
     "show": "List the batches of a file; explain every byte of a batch or a vector.",
@@ -162,6 +165,11 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
         sys.exit(128 + (signals[0] if signals else signal.SIGINT))
     except KfuzzError as error:
         _complain(str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        _complain(f"this needs {package}, which is not installed; pip install 'kfuzz[{EXTRAS[package]}]'")
     except MemoryError:
         _complain("memory ran out; give kfuzz more, or let it look at less at a time")
     except OSError as error:

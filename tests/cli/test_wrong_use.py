@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -96,15 +97,22 @@ def test_ctrl_c_while_the_command_is_imported_is_one_sentence() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "kfuzz: interrupted\n")
 
 
-def test_memory_that_runs_out_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain.command, "callback", Mock(side_effect=MemoryError))
-    assert refused("explain", "crc-mismatch").startswith("kfuzz: memory ran out; ")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError, "memory ran out; "),
+        (ModuleNotFoundError(name="numpy.linalg"), "this needs numpy, which is not installed; pip install 'kfuzz[cor"),
+    ],
+)
+def test_an_error_of_the_machine_is_no_finding(error: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain.command, "callback", Mock(side_effect=error))
+    assert refused("explain", "crc-mismatch").startswith(f"kfuzz: {said}")
 
 
-def test_a_fault_of_kfuzz_at_the_end_of_a_file_is_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended_early(**_: object) -> None:
-        raise EOFError
-
-    monkeypatch.setattr(explain.command, "callback", ended_early)
-    with pytest.raises(EOFError):
+@pytest.mark.parametrize("error", [EOFError, ModuleNotFoundError])
+def test_a_fault_of_kfuzz_is_neither_an_interrupt_nor_a_missing_package(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain.command, "callback", Mock(side_effect=error))
+    with pytest.raises(error):
         main(["explain", "crc.mismatch"])
