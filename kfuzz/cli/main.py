@@ -170,6 +170,11 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
         if package not in EXTRAS:
             raise
         _complain(f"this needs {package}, which is not installed; pip install 'kfuzz[{EXTRAS[package]}]'")
+    except UnicodeEncodeError as error:
+        # A shell passes on any bytes, but only names of files may have them.
+        if not any(error.object in word for word in (sys.argv if args is None else args)):
+            raise
+        _complain(f"{error.object} is not UTF-8; write it as UTF-8")
     except MemoryError:
         _complain("memory ran out; give kfuzz more, or let it look at less at a time")
     except OSError as error:
