@@ -339,6 +339,7 @@ def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
     link, for a path that the user named; what it leads to must still be a regular file. ``UsageError`` if it cannot be
     opened.
     """
+    remedy = "name a regular file" if follow else "in a folder, kfuzz reads only regular files"
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer. A regular file does not know the flag.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
@@ -351,13 +352,13 @@ def open_regular(path: str | Path, *, follow: bool = False) -> BinaryIO:
             raise NotRegular(f"{path} is a link, which kfuzz does not follow; name the file that it leads to") from None
         # Only a socket cannot be opened at all; a device may lack its driver.
         if getattr(error, "errno", None) in (errno.ENXIO, errno.ENODEV):
-            raise NotRegular(f"{path} is a socket or a device; kfuzz reads regular files only there") from None
+            raise NotRegular(f"{path} is a socket or a device; {remedy}") from None
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {reason}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         kind = file_kind(os.fstat(descriptor).st_mode)
         os.close(descriptor)
-        raise NotRegular(f"{path} is {kind}; kfuzz reads regular files only there")
+        raise NotRegular(f"{path} is {kind}; {remedy}")
     # So the file knows its name.
     return open(path, "rb", opener=lambda *_: descriptor)
 

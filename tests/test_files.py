@@ -36,7 +36,7 @@ def test_only_a_regular_file_is_opened(tmp_path: Path, make: Callable[[Path], No
 def test_a_link_that_the_user_named_must_lead_to_a_regular_file(tmp_path: Path, leads_to: str, reason: str) -> None:
     link = tmp_path / "link"
     link.symlink_to(leads_to)
-    with pytest.raises(UsageError, match=reason):
+    with pytest.raises(UsageError, match=f"{reason}; name a regular file"):
         open_regular(link, follow=True)
     link.unlink()
     link.symlink_to(__file__)
