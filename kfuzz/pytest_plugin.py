@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,19 +23,11 @@ if TYPE_CHECKING:
 def kfuzz_proxy() -> Iterator[Callable[..., LocalProxy]]:
     """Makes proxies that run until the test ends. Its arguments are those of ``kfuzz.proxy``."""
     with contextlib.ExitStack() as running:
-
-        def make(*brokers: str, **options: Any) -> LocalProxy:
-            return running.enter_context(kfuzz.proxy(*brokers, **options))
-
-        yield make
+        yield lambda *brokers, **options: running.enter_context(kfuzz.proxy(*brokers, **options))
 
 
 @pytest.fixture
 def kfuzz_cluster() -> Iterator[Callable[..., LocalCluster]]:
     """Makes brokers in memory that run until the test ends. Its argument is that of ``kfuzz.cluster``."""
     with contextlib.ExitStack() as running:
-
-        def make(count: int = 1) -> LocalCluster:
-            return running.enter_context(kfuzz.cluster(count))
-
-        yield make
+        yield lambda count=1: running.enter_context(kfuzz.cluster(count))

@@ -156,10 +156,9 @@ class Group(click.Group):
 
 
 class _Output(io.FileIO):
-    """A standard stream that drops what it cannot write because of one of the errors ``forgiven``, and all after it."""
+    """A standard stream that drops what it cannot write because of ``forgiven``, and everything after that."""
 
     dropping = False
-    # The reader of standard output may close the pipe early, as ``head`` does.
     forgiven: type[OSError] = BrokenPipeError
 
     def write(self, data: Buffer) -> int:
@@ -169,12 +168,6 @@ class _Output(io.FileIO):
             except self.forgiven:
                 self.dropping = True
         return memoryview(data).nbytes
-
-
-class _Errors(_Output):
-    """Standard error. If it cannot be written at all, nothing else can say so, and the exit code must stay right."""
-
-    forgiven = OSError
 
 
 class _Terminal(io.TextIOWrapper):
@@ -190,20 +183,23 @@ class _Terminal(io.TextIOWrapper):
 
 @contextlib.contextmanager
 def keep_going_without_reader() -> Iterator[None]:
-    """Let a verb finish with its own exit code, even if nobody reads what it prints."""
-    with _replaced("stdout", _Output), _replaced("stderr", _Errors):
+    """Let a verb finish with its own exit code, even if the reader of its output closes the pipe early, as ``head``
+    does, or if standard error cannot be written for any reason: nothing else could say so.
+    """
+    with _forgiving("stdout", BrokenPipeError), _forgiving("stderr", OSError):
         yield
 
 
 @contextlib.contextmanager
-def _replaced(name: str, output: type[_Output]) -> Iterator[None]:
+def _forgiving(name: str, forgiven: type[OSError]) -> Iterator[None]:
     out = getattr(sys, name)
     # A test or an embedding program may have replaced the stream.
     if out is not getattr(sys, f"__{name}__") or not isinstance(out, io.TextIOWrapper):
         yield
         return
     out.flush()
-    raw = output(out.fileno(), "w", closefd=False)
+    raw = _Output(out.fileno(), "w", closefd=False)
+    raw.forgiven = forgiven
     kind = _Terminal if name == "stdout" and out.isatty() else io.TextIOWrapper
     # With `python -u`, the old stream passes on each text at once.
     by_line = out.line_buffering or out.write_through

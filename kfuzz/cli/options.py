@@ -133,21 +133,18 @@ records_of = click.option(
 )
 
 
-def schemas(command: F) -> F:
-    """The options that say where schemas come from. The verb gets ``places`` and ``registry``; see ``schemas_of``."""
-    return together(
-        click.option(
-            "--schema",
-            "places",
-            multiple=True,
-            metavar="FILE|DIR",
-            help="Where schemas are: a file (.avsc, .proto, .schema.json) for all values, a folder of schemas named by "
-            "their ids, a log directory with _schemas-0, or none.  [default: _schemas-0 beside the data]",
-        ),
-        click.option("--registry", metavar="URL", help="Ask this schema registry; a login may be in the URL."),
-    )(command)
-
-
+# The options that say where schemas come from. The verb gets ``places`` and ``registry``; see ``schemas_of``.
+schemas = together(
+    click.option(
+        "--schema",
+        "places",
+        multiple=True,
+        metavar="FILE|DIR",
+        help="Where schemas are: a file (.avsc, .proto, .schema.json) for all values, a folder of schemas named by "
+        "their ids, a log directory with _schemas-0, or none.  [default: _schemas-0 beside the data]",
+    ),
+    click.option("--registry", metavar="URL", help="Ask this schema registry; a login may be in the URL."),
+)
 message = click.option(
     "--message",
     metavar="MESSAGE",
@@ -203,10 +200,10 @@ def schemas_of(
     try:
         from kfuzz.logs.schemas import beside, open_schemas
     except ImportError:
-        if not places and not registry:
+        if not places and registry is None:
             return None
         raise UsageError("values with schemas need pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
-    if places or registry:
+    if places or registry is not None:
         return open_schemas(places, registry, checks=validate)
     try:
         if (found := beside(path)) is not None:
