@@ -156,8 +156,6 @@ def test_json_that_is_no_message_is_one_sentence() -> None:
     for text, words in (
         ("", "standard input is not JSON"),
         ("[]", "ApiVersionsRequest is a list; it must be an object"),
-        ("[" * 100_000, "standard input is nested deeper than 100 levels"),
-        ("9" * 5000, "a number has too many digits"),
         ('{"clientSoftwareNmae": "x"}', "ApiVersionsRequest.clientSoftwareNmae is not a field"),
         ('{"clientSoftwareName": 7}', "clientSoftwareName is a number; it must be a string"),
         ('{"clientSoftwareName": null}', "clientSoftwareName is None; it must not be in version 3"),
