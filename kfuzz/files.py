@@ -118,7 +118,8 @@ def open_whole(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     path = path.resolve()
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        # With all of a long name, this one would be too long.
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:50]}.", suffix=".tmp", dir=path.parent)
     try:
         with _full_as_sentence(path), os.fdopen(descriptor, "wb") as file:
             yield file

@@ -140,8 +140,9 @@ def test_the_same_test_holds_where_the_parent_ignores_interrupts(tmp_path: Path)
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    file = tmp_path / "new" / "file"
+@pytest.mark.parametrize("name", ["file", "n" * 255])
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "new" / name
     with pytest.raises(TypeError), open_whole(file) as out:
         out.writelines([b"half", "no bytes"])  # type: ignore[list-item]
     assert list(file.parent.iterdir()) == []
