@@ -121,8 +121,11 @@ def batches(
 
     ``magics`` and ``codecs``: those to choose from; magic 0 and 1 have no zstd. A batch of magic 0 or 1 is one message,
     or a wrapper if it has a codec. ``first_offset``: the lowest base offset; without it, any. ``span_bytes_max`` is
-    that of :func:`records`. Raises ``UsageError`` for an unknown magic or codec, and if a magic has none of the codecs.
+    that of :func:`records`. Raises ``UsageError`` for an unknown magic or codec, if a magic has none of the codecs, and
+    if ``records_max`` is below 1.
     """
+    if records_max < 1:
+        raise UsageError(f"records_max is {records_max}; give 1 or more")
     return _batches(_forms(magics, codecs), first_offset, records_max, span_bytes_max)
 
 

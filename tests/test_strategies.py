@@ -181,6 +181,7 @@ def test_a_valid_batch_shrinks_to_its_cause() -> None:
         (lambda: strategies.batch_bytes(magics=()), "magics are none; give any of 0, 1 and 2"),
         (lambda: strategies.message_sets(codecs=["zstd"]), "magic 1 has none of the codecs zstd; add another codec"),
         (lambda: strategies.batches(codecs=["brotli"]), "codecs are none, gzip, snappy, lz4, zstd; brotli is none of"),
+        (lambda: strategies.batches(records_max=0), "records_max is 0; give 1 or more"),
         (lambda: strategies.messages("FetchRequests"), "FetchRequests"),
         (lambda: strategies.messages("FetchRequest", 99), "FetchRequest has no version 99; it has 4-"),
         (lambda: strategies.message_bytes("FetchRequest", 99), "FetchRequest has no version 99; it has 4-"),
