@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from benchmarks.commands import exit_code
 from kfuzz.conformance.protocol.testees import all_testees, select
-from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.kafka import RELEASES
 from kfuzz.messages.catalogues import RECORDS, Catalogue, condense, load
@@ -126,7 +127,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except KfuzzError as error:
-        sys.exit(f"tools.release: {error}")
+    sys.exit(exit_code("tools.release", lambda: main(sys.argv[1:])))
