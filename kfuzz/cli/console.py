@@ -142,7 +142,12 @@ class Complaints:
 
 
 class Group(click.Group):
-    """A group of verbs. The error for a mistyped verb names the nearest known one."""
+    """A group of verbs. The error for a mistyped verb names the nearest known one, and help has whole sentences."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        verbs = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.get_short_help_str(1000)) for name, verb in verbs.items() if verb])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

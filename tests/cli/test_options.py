@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import click
 import pytest
-from cli_driver import commands
+from cli_driver import commands, kfuzz
 
 from kfuzz.cli import options
 from kfuzz.errors import UsageError
@@ -41,6 +41,11 @@ def test_an_option_that_several_verbs_have_is_the_same_in_each() -> None:
 def test_every_option_says_what_it_does() -> None:
     silent = [(verb, option.opts) for verb, option in OPTIONS if not (option.help or option.hidden)]
     assert silent == []
+
+
+def test_the_help_of_a_group_has_the_whole_sentence_of_each_verb() -> None:
+    shown = " ".join(kfuzz("vectors", "--help").stdout.split())
+    assert " copy Copy the suite into DIR so that another project can vendor it: vectors, schema, req" in shown
 
 
 def test_without_pyarrow_only_a_schema_that_is_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
