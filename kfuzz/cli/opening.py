@@ -126,10 +126,11 @@ def stored_kind(name: str, data: bytes | mmap.mmap) -> Kind | None:
 
 def kept_of(name: str) -> KeptInput | None:
     """The input of a cause in a file; None for any other file."""
+    path = Path(name)
+    if name == "-" or not path.is_file():
+        return None
     # Most files are none, and the fuzzer's modules take time to load.
-    if name == "-" or (
-        not (Path(name).parent / "causes.json").is_file() and not Path(name).with_suffix(".json").is_file()
-    ):
+    if not (path.parent / "causes.json").is_file() and not path.with_suffix(".json").is_file():
         return None
     from kfuzz.fuzz.kept import kept_at
 
