@@ -304,7 +304,6 @@ def control_json(key: bytes | None, value: bytes | None) -> tuple[dict[str, Any]
     kind = type(record.value)
     definition = catalogue().find(_name(kind))
     version = min(record.value.version, definition.valid_versions.highest)
-    # Kafka writes a marker's version in front of the message; the other values have it as their first field.
     values = decode(definition, version, value[MARKER_VERSION_BYTES:] if kind is EndTransactionMarker else value)
     return shown, {
         "type": definition.name,
@@ -375,17 +374,10 @@ def _from_dict(kind: type[_T], values: dict[str, Any]) -> _T:
 
 
 def _to_dict(value: Any) -> dict[str, Any]:
-    structs = _STRUCTS[type(value)]
-    found: dict[str, Any] = {}
-    for name in (field.name for field in fields(value)):
-        given = getattr(value, name)
-        if name == "tagged_fields":
-            if given:
-                found[UNKNOWN_TAGGED_FIELDS] = [tuple(pair) for pair in given]
-        elif name not in structs:
-            found[name] = given
-        elif isinstance(given, tuple):
-            found[name] = [_to_dict(one) for one in given]
-        else:
-            found[name] = _to_dict(given)
+    found = {field.name: getattr(value, field.name) for field in fields(value)}
+    if tagged := found.pop("tagged_fields", ()):
+        found[UNKNOWN_TAGGED_FIELDS] = [tuple(pair) for pair in tagged]
+    for name in _STRUCTS[type(value)]:
+        given = found[name]
+        found[name] = [_to_dict(one) for one in given] if isinstance(given, tuple) else _to_dict(given)
     return found

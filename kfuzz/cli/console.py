@@ -208,17 +208,17 @@ def _forgiving(name: str, forgiven: type[OSError]) -> Iterator[None]:
     kind = _Terminal if name == "stdout" and out.isatty() else io.TextIOWrapper
     # With `python -u`, the old stream passes on each text at once.
     by_line = out.line_buffering or out.write_through
-    setattr(sys, name, kind(io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=by_line))
+    made = kind(io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=by_line)
+    setattr(sys, name, made)
     try:
         yield
     finally:
-        changed = getattr(sys, name)
         setattr(sys, name, out)
         with contextlib.suppress(OSError):
-            changed.flush()
+            made.flush()
         # A failed write was reported above. Without this, detach() would try to write the rest and fail again.
         raw.dropping = True
-        changed.detach()
+        made.detach()
 
 
 def reader_is_gone() -> bool:
