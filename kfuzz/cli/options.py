@@ -202,7 +202,7 @@ def schemas_of(
 
     if AS_THEY_ARE in places:
         return None
-    if places or registry:
+    if places or registry is not None:
         return open_schemas(places, registry, checks=validate)
     try:
         if (found := beside(path)) is not None:
