@@ -84,7 +84,7 @@ LOG_START: Final = "log-start-offset-checkpoint"
 REPLICATION: Final = "replication-offset-checkpoint"
 CLEANER: Final = "cleaner-offset-checkpoint"
 # Those with offsets of partitions.
-OF_PARTITIONS: Final = (RECOVERY_POINT, LOG_START, REPLICATION, CLEANER)
+OF_PARTITIONS: Final[tuple[str, ...]] = (RECOVERY_POINT, LOG_START, REPLICATION, CLEANER)
 # The columns of a checkpoint, by the file's name.
 EPOCH_COLUMNS: Final = ("epoch", "start_offset")
 OFFSET_COLUMNS: Final = ("topic", "partition", "offset")

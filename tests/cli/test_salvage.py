@@ -88,6 +88,10 @@ def test_kafkas_own_topics_are_named_if_they_are_left_out(path: Path, tmp_path: 
         assert kfuzz(*verb, "--topics", "t", code=0).stderr == ""
         assert kfuzz(*verb, "--topics", "__*", code=0).stderr == ""
     assert kfuzz("salvage", own.parent, "--dry-run", "--out", "nowhere", code=0).stderr == ""
+    (tmp_path / "meta.properties").touch()
+    for more in ((), ("--topics", "__*")):
+        kfuzz("salvage", tmp_path, "--out", f"{tmp_path}-out", *more, code=0)
+    assert {one.name for one in Path(f"{tmp_path}-out").iterdir()} >= {"t-0", own.parent.name, "meta.properties"}
 
 
 def test_the_id_of_a_topic_is_copied_unless_a_broker_refuses_it(path: Path, tmp_path: Path) -> None:
