@@ -13,6 +13,7 @@ from kfuzz.cli.opening import log_at, named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile
 from kfuzz.kafka import Role
+from kfuzz.text import really
 
 if TYPE_CHECKING:
     from kfuzz.annotate.records import RecordsOf
@@ -84,15 +85,17 @@ def document_of(
     from kfuzz.browse.document import Batches, Message
 
     what = named(name, message, version, source)
+    # It is shown after the block in which a file's real name is known.
+    title = really(what.title)
     data, chosen = what.read()
     if chosen is not None:
         require_consumer(role)
-        document: Document = Message(what.title, bytes(data), *chosen, profile=profile)
+        document: Document = Message(title, bytes(data), *chosen, profile=profile)
     else:
         what.require_batches(data)
         decode: RecordsOf = options.internal_topic(name, records_of)
         if decode is None and (schemas := options.schemas_of(name, places, registry)) is not None:
             decode = schemas.shown
-        document = Batches(what.title, data, profile=profile, role=role, limits=limits, records_of=decode)
+        document = Batches(title, data, profile=profile, role=role, limits=limits, records_of=decode)
     document.kills = () if what.kept is None else what.kept.deviation.kills
     return document

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def _bound(text: str) -> int | datetime:
 
 def _key(text: str) -> bytes:
     if not text.startswith("hex:"):
-        return text.encode()
+        return os.fsencode(text)
     try:
         return bytes.fromhex(text.removeprefix("hex:"))
     except ValueError:
@@ -57,7 +57,7 @@ def _key(text: str) -> bytes:
 
 def _header(text: str) -> tuple[bytes, bytes | None]:
     name, sign, value = text.partition("=")
-    return name.encode(), _key(value) if sign else None
+    return os.fsencode(name), _key(value) if sign else None
 
 
 def _in_zone(bound: int | datetime | None, zone: tzinfo | None) -> int | datetime | None:
@@ -194,13 +194,19 @@ def _stored(path: str) -> Iterator[str]:
         yield path
         return
     from kfuzz.logs.contents import require_batches
+    from kfuzz.places import stand_in
 
-    with tempfile.NamedTemporaryFile(prefix="kfuzz-cat-") as file:
-        with local_path(path).open("rb") if is_pipe else contextlib.nullcontext(standard_input()) as given:
+    names: dict[str, str] = {}
+    with stand_in(names) as folder:
+        copy = folder / "given"
+        names[str(copy)] = path if is_pipe else "standard input"
+        with (
+            local_path(path).open("rb") if is_pipe else contextlib.nullcontext(standard_input()) as given,
+            copy.open("wb") as file,
+        ):
             shutil.copyfileobj(given, file, COPY_BYTES)
-        file.flush()
-        require_batches(path, map_bytes(file.name))
-        yield file.name
+        require_batches(path, map_bytes(copy))
+        yield str(copy)
 
 
 def _print(wanted: Request, table: _Table | None, *, keep_going: bool) -> int:

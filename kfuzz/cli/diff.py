@@ -64,7 +64,7 @@ def command(
     """
     with needs("kfuzz diff needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
         from kfuzz.logs.comparing import compare
-        from kfuzz.logs.segments import passed_over
+        from kfuzz.logs.segments import left_out_topics, passed_over
     complaints = Complaints()
     made: list[dict[str, Any]] = []
     equal = ("equal", "records are equal, batches differ") if contents or compacted else ("equal",)
@@ -83,8 +83,9 @@ def command(
                 made.append(one.to_json())
                 if not as_json:
                     say(*_lines(one))
-        for sentence in filter(None, map(passed_over, (from_a, from_b))):
-            complain(sentence)
+        for place in (from_a, from_b):
+            for sentence in filter(None, (passed_over(place), left_out_topics(place, topics))):
+                complain(sentence)
         differing = sum(one["verdict"] not in equal for one in made)
         if as_json:
             echo_json({"a": from_a, "b": from_b, "equal": not differing, "partitions": made})

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from rich.padding import Padding
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_explained
 from kfuzz.cli.console import echo_json, open_buffer, say
+from kfuzz.cli.opening import log_at
 from kfuzz.errors import UsageError
 from kfuzz.text import foreign_text
 from kfuzz.units import counted
@@ -30,12 +30,12 @@ LINES = re.compile(rb"(?!\Z)([^\n]{0,%d})[^\n]*\n?" % LINE_CHARACTERS_MAX)
 @click.argument("name", required=False, shell_complete=complete_explained)
 @click.option(
     "--log",
-    type=click.Path(path_type=Path),
-    help="The log of a broker or a client. Its known lines are listed; - is stdin.",
+    type=click.Path(),
+    help="The log of a broker or a client, perhaps packed. Its known lines are listed; - is stdin.",
 )
 @options.all_of("vectors", usual=f"the first {VECTORS_SHOWN}")
 @options.as_json
-def command(name: str | None, log: Path | None, take_all: bool, as_json: bool) -> None:
+def command(name: str | None, log: str | None, take_all: bool, as_json: bool) -> None:
     """Explain a finding, a requirement, a flag, or an error code of a broker: what it is, what Apache Kafka does, what
     goes wrong in the field, and the vectors about it.
 
@@ -56,7 +56,8 @@ def command(name: str | None, log: Path | None, take_all: bool, as_json: bool) -
     if log is not None:
         if name is not None:
             raise UsageError("NAME and --log exclude each other; give one of them")
-        _explain_log(str(log), as_json)
+        with log_at(log) as place:
+            _explain_log(place, as_json)
         return
     if name is None:
         tables = Book().tables()

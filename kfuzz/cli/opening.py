@@ -20,7 +20,6 @@ from kfuzz.files import URL, local_path
 from kfuzz.kafka import Role
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
-from kfuzz.text import really
 from kfuzz.vectors.kinds import CONVERSATION
 from kfuzz.wire.records.framing import next_frame
 
@@ -49,7 +48,7 @@ class Named:
     @property
     def title(self) -> str:
         """The name, for a vector with its summary."""
-        return really(self.name) if self.vector is None else f"{self.vector.id}: {self.vector.summary}"
+        return self.name if self.vector is None else f"{self.vector.id}: {self.vector.summary}"
 
     def read(self) -> tuple[bytes | mmap.mmap, tuple[Definition, int] | None]:
         """The bytes that a decoder gets, and the message that they are. The body of a kept input says both."""

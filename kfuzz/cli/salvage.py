@@ -50,7 +50,7 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
     """
     with needs("kfuzz salvage needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
         from kfuzz.logs.salvaging import salvage
-        from kfuzz.logs.segments import passed_over
+        from kfuzz.logs.segments import left_out_topics, passed_over
     complaints = Complaints()
     with log_at(path) as place:
         done = salvage(
@@ -70,9 +70,9 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
             gaps = sum(not gap.is_empty for one in done for gap in one.gaps)
             gap = f" and {counted(gaps, 'stretch', 'stretches')} of offsets" if gaps else ""
             click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes{gap}{nothing}")
-        if sentence := passed_over(place):
+        for sentence in filter(None, (passed_over(place), left_out_topics(place, topics))):
             complain(sentence)
-    return 1 if complaints.count or any(one.lost or one.gaps for one in done) else 0
+    return 1 if complaints.count or any(one.lost or one.gaps or one.is_stray for one in done) else 0
 
 
 def _print(one: Salvaged) -> None:
@@ -83,6 +83,11 @@ def _print(one: Salvaged) -> None:
     say(f"{one.path}: left out" if one.is_left_out else copied)
     if one.copy.name != one.path.name:
         say(f"  the name of {one.path} is wrong; the copy is named after the first offset in it")
+    if one.is_stray:
+        say(
+            f"  {one.path.with_name('partition.metadata')} is damaged and not copied; take that of another partition "
+            "of the topic, or a broker renames the copy to -stray"
+        )
     for lost in one.lost:
         say(f"  lost {lost.size} bytes at byte {lost.at} of {one.path}: {lost.reason}")
     for sentence in (*one.gaps, *one.markers, *sentences(one.changes)):
@@ -96,7 +101,7 @@ def _last(one: Salvaged) -> int | None:
 
 
 def _to_json(one: Salvaged) -> dict[str, Any]:
-    names = ("batches", "records", "kept_bytes", "lost_bytes", "first_offset")
+    names = ("batches", "records", "kept_bytes", "lost_bytes", "first_offset", "is_stray")
     return {name: getattr(one, name) for name in names} | {
         "path": str(one.path),
         "copy": None if one.is_left_out else str(one.copy),

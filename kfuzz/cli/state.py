@@ -160,7 +160,8 @@ def transactions(
     partitions = partitions_of(path, topics, notes)
     # Offsets that are committed in a transaction wait for it too.
     if topics == "*":
-        partitions += partitions_of(path, GROUPS, notes, required=False)
+        own = partitions_of(path, GROUPS, notes, required=False)
+        partitions += [one for one in own if one not in partitions]
     places: list[Any] = [path, local_path(path).absolute().parent] if beside is None else [beside]
     known = None
     try:

@@ -46,6 +46,8 @@ FEW_HEADERS_MAX: Final = 50
 LARGE_BYTES: Final = 4 << 20
 # The first bytes of control records' keys and values: numbers, and all of a transaction marker. Others may name a host.
 CONTROL_BYTES: Final = 6
+# The version and the type at the start of such a key.
+CONTROL_KEY: Final = slice(4)
 # Texts of messages that come from Kafka or a client's library.
 OF_KAFKA: Final = re.compile(
     r"\.(clientSoftware(Name|Version)|mechanisms?(\[\d+\])?|(supported|finalized)Features\[\d+\]\.name)"
@@ -127,9 +129,14 @@ class Redactor:
         outside, inside = bytearray(hidden(frame)), bytearray(b"" if stream is None else hidden(stream.data))
         is_large = max(len(frame), len(inside)) > LARGE_BYTES
         bounds = Bounds(records=RECORDS_MAX, headers=FEW_HEADERS_MAX if is_large else HEADERS_MAX)
+        # The records that the flag and the key show to be control records. The flag alone may be damage.
+        controls: set[str] = set()
         for part in annotate(frame, bounds=bounds):
             made = inside if part.path.startswith("batch[0].payload") else outside
-            made[part.at : part.at + part.size] = self._part(part, frame)
+            # The codec's byte has the other attributes too.
+            if magic == 2 and frame[CODEC_AT[2]] & CONTROL and part.field == "key" and ".headers[" not in part.path:
+                controls |= {part.path} if max(part.data[CONTROL_KEY]) < TEXT_FROM else set()
+            made[part.at : part.at + part.size] = self._part(part, magic, is_control=part.path in controls)
         if span is None or stream is None:
             return seal(bytes(outside), False, is_right)
         start, end = span[0], sum(span)
@@ -145,9 +152,8 @@ class Redactor:
         )
         return seal(bytes(before + packed + outside[end:]), True, is_right)
 
-    def _part(self, part: Part, frame: bytes) -> bytes:
+    def _part(self, part: Part, magic: int, *, is_control: bool) -> bytes:
         """The new bytes of a part of a batch."""
-        magic = frame[MAGIC_AT]
         if part.left_out:
             self.whole["the records or headers after the first ones of a large batch"] += 1
         if part.left_out or part.field == "payload":
@@ -157,8 +163,6 @@ class Redactor:
             return self._begun(part.data, magic, start - LOG_OVERHEAD if part.field == "message" else start)
         if part.field not in CONTENTS or (self.keeps_header_keys and part.field == "key" and ".headers[" in part.path):
             return part.data
-        # The codec's byte has the other attributes too.
-        is_control = magic == 2 and frame[CODEC_AT[2]] & CONTROL and ".headers[" not in part.path
         kept = CONTROL_BYTES if is_control else 0
         return part.data[:kept] + self.swap(part.data[kept:])
 

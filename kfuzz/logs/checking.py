@@ -163,7 +163,6 @@ def files_of(directory: str | Path, passed: list[Path] | None = None) -> list[Pa
     """The files below ``directory`` that Kafka keeps there and that can be judged, sorted, and links that may lead to
     such folders.
 
-
     Folders of ``LEAVING`` below it are added to ``passed`` and left out. Raises ``UsageError`` if there are no files,
     or if the directory cannot be read.
     """

@@ -58,7 +58,7 @@ EVERY: Final = Choice()
 
 def header_column(name: str, headers: pa.Array[Any]) -> pa.Array[Any]:
     """The values of the last header of this name; null for a record without one."""
-    return texts_of(_values(headers, name.encode("utf-8", "surrogateescape")), pa.binary())
+    return texts_of(_values(headers, name.encode()), pa.binary())
 
 
 def json_column(schemas: Schemas | None, side: Side, data: pa.Array[Any], headers: pa.Array[Any]) -> pa.Array[Any]:

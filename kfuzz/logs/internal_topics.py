@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
-from kfuzz.files import map_regular
+from kfuzz.files import local_path, map_regular
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.latest import Keyed, Latest
 from kfuzz.logs.producers import Notes, end_offset
@@ -45,6 +45,8 @@ def partitions_of(path: str | Path, topics: str, notes: Notes, *, required: bool
 
     ``UsageError`` if there are none, unless they are not ``required``.
     """
+    if local_path(path).is_file():
+        raise UsageError(f"{path} is a file, and a partition may have more of them; name its folder")
     try:
         found = find_segments(path, topics=topics, pass_over=notes.skip)
     except UsageError:

@@ -23,7 +23,7 @@ from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.lost import Bounds, LostOffsets
 from kfuzz.logs.segments import Segment, partition_of
 from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot, snapshot_name
-from kfuzz.logs.stored import NAMES_MOST
+from kfuzz.logs.stored import few
 from kfuzz.logs.transactions import aborted_entries
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.read.reader import BatchHeader, headers
@@ -83,9 +83,7 @@ class Change:
         stops = f"; a reader in read_committed stops at {self.first_offset}" if self.now == "open" else ""
         s = "s" if len(producers) > 1 else ""
         was = f"how their transaction{s} ended is lost" if self.was is None else f"they were {self.was}"
-        names = ", ".join(map(str, producers[:NAMES_MOST]))
-        more = f" and {len(producers) - NAMES_MOST} more" if producers[NAMES_MOST:] else ""
-        where = f"producer{s} {names}{more}, offsets {self.first_offset} to {self.last_offset}"
+        where = f"producer{s} {few(producers)}, offsets {self.first_offset} to {self.last_offset}"
         return f"{where}: {self.now} now; {was}{stops}"
 
 

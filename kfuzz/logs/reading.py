@@ -86,8 +86,10 @@ def schema(columns: Sequence[str] | None = None, *, mode: Mode = "strict") -> pa
     """
     if mode not in MODES:
         raise UsageError(f"mode {mode!r} does not exist; take one of {', '.join(MODES)}")
+    named = (name for name in columns or () if name.startswith(HEADER) and name != HEADER)
+    # Arrow has no column whose name is not UTF-8.
     extra = dict.fromkeys(JSON, pa.string()) | {
-        name: pa.binary() for name in columns or () if name.startswith(HEADER) and name != HEADER
+        name: pa.binary() for name in named if name == name.encode(errors="ignore").decode()
     }
     fields: list[pa.Field[Any]] = list(schema_of(COLUMNS if columns is None else COLUMNS | extra, columns))
     if mode == "tolerant":

@@ -118,7 +118,8 @@ class Salvaged:
     ``is_left_out``: there is no copy, because another segment has all offsets of this one.
     ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none. ``gaps`` has
     the offsets of the lost bytes; losses side by side are one gap. ``markers`` were lost and are written again.
-    ``changes`` are the kept records whose transactions end differently now.
+    ``changes`` are the kept records whose transactions end differently now. ``is_stray``: the partition of this
+    segment, its first one, has a ``partition.metadata`` that Kafka refuses, and the copy has none.
     """
 
     path: Path
@@ -133,6 +134,7 @@ class Salvaged:
     markers: list[Marker] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     is_left_out: bool = False
+    is_stray: bool = False
 
     @property
     def lost_bytes(self) -> int:
@@ -260,7 +262,10 @@ def _partition(plan: Sequence[tuple[Segment, Path, Path]]) -> tuple[list[Salvage
             write_whole(target / snapshot_name(end - 1), encode(producers.values()))
     if first.topic is not None:
         write_whole(target / LEADER_EPOCH_CHECKPOINT, checkpoint_text(epochs))
-        _take(METADATA_NAME, first.path.parent, target)
+        metadata = read_stored(first.path.with_name(METADATA_NAME))
+        parts[0].made.is_stray = metadata is not None and metadata.is_refused
+        if not parts[0].made.is_stray:
+            _take(METADATA_NAME, first.path.parent, target)
     reduce(join, (part.made.gaps for part in parts))
     return [part.made for part in parts], walks[-1].next_offset
 

@@ -23,7 +23,7 @@ def open_schemas(places: Iterable[str] = (), registry: str | None = None, *, che
     with one. ``UsageError`` if one cannot be read.
     """
     found: list[Store | Schema] = [_store(place) for place in places]
-    if registry:
+    if registry is not None:
         from kfuzz.schemas.registry import Registry
 
         found.append(Registry(registry))

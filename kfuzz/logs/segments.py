@@ -28,7 +28,7 @@ from kfuzz.files import file_kind, local_path, map_bytes, open_regular, read_mos
 from kfuzz.kafka import INT64_MAX
 from kfuzz.logs.contents import require_batches
 from kfuzz.logs.lost import Bounds, LostOffsets, kept_offsets
-from kfuzz.logs.stored import CLEANER, DELTA, FOLDER, INDEXES, LEAVING, NAMES_MOST, last_batch, last_offset, left_out
+from kfuzz.logs.stored import CLEANER, DELTA, FOLDER, INDEXES, LEAVING, few, last_batch, last_offset, left_out
 from kfuzz.mapped import Mapped, mapped, require_whole
 from kfuzz.wire.io.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 from kfuzz.wire.records.framing import frames
@@ -134,7 +134,7 @@ def find_segments(
 
     Inside ``path``, links are not followed, and pipes and devices are not opened. Where one has the name of a segment
     or of a partition folder, ``pass_over`` is called with it and what it is, such as "a pipe"; without it, such a thing
-    is an error.
+    is an error. So is a partition folder beside segments, or beside another one of the same partition.
 
     Raises ``UsageError`` if ``path`` does not exist, has no segment, or has no topic that matches.
     """
@@ -147,16 +147,20 @@ def find_segments(
             there = f"is {file_kind(path.stat().st_mode)}" if path.exists() else "does not exist"
             raise UsageError(f"{path} {there}; name a log directory, a partition folder or a segment file")
         if direct := _partition(path, pass_over):
+            for *_, folder in sorted(_folders(path)):
+                pass_over(folder, "a partition beside segments")
             return _of_topic(direct, path, topics)
         folders = sorted(_folders(path))
-        matching = [folder for topic, _, folder in folders if matches(topic, topics)]
-        found = [segment for folder in matching for segment in _segments_in(folder, pass_over)]
+        matching: dict[tuple[str, int], Path] = {}
+        for topic, partition, folder in folders:
+            if matches(topic, topics) and (first := matching.setdefault((topic, partition), folder)) != folder:
+                # Such as orders-0 and orders-00.
+                pass_over(folder, f"the same partition as {first.name}")
+        found = [segment for folder in matching.values() for segment in _segments_in(folder, pass_over)]
     except OSError as error:
         raise UsageError(f"{error.filename or path} cannot be read: {error.strerror}") from None
-    names = sorted({topic for topic, _, _ in folders})
     if not found and folders and not matching:
-        more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
-        known = f"{', '.join(names[:NAMES_MOST])}{more}"
+        known = few(sorted({topic for topic, _, _ in folders}))
         if topics == "*":
             raise UsageError(f"{path} has only Kafka's own topics: {known}; --topics '__*' chooses them")
         raise UsageError(f"no topic in {path} matches {topics!r}; there are {known}")
@@ -176,6 +180,16 @@ def passed_over(path: str | Path) -> str:
     """
     path = local_path(path)
     return left_out(folder for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else ""
+
+
+def left_out_topics(path: str | Path, topics: str) -> str:
+    """Kafka's own topics in the log directory ``path``, as a sentence, if all topics were meant; empty if there are
+    none.
+    """
+    path = local_path(path)
+    folders = _folders(path) if topics == "*" and path.is_dir() else ()
+    own = sorted({topic for topic, _, _ in folders if topic.startswith(INTERNAL)})
+    return f"left out {few(own)}, which are Kafka's own topics; --topics '{INTERNAL}*' chooses them" if own else ""
 
 
 def _of_topic(segments: list[Segment], path: Path, topics: str) -> list[Segment]:

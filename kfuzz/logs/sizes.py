@@ -20,7 +20,7 @@ def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, An
     Kafka's own topics are there too, unless the glob ``topics`` chooses others. Raises ``UsageError`` if none is there.
     """
     own = partitions_of(path, "__*", notes, required=False) if topics == "*" else []
-    found = own + partitions_of(path, topics, notes, required=not own)
+    found = own + [one for one in partitions_of(path, topics, notes, required=not own) if one not in own]
     partitions = [_extent(segments, notes) for segments in found]
     totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
     whole = max(1, sum(one["bytes"] for one in partitions))

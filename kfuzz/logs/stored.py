@@ -14,7 +14,7 @@ import os
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
@@ -83,12 +83,14 @@ RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 LOG_START: Final = "log-start-offset-checkpoint"
 REPLICATION: Final = "replication-offset-checkpoint"
 CLEANER: Final = "cleaner-offset-checkpoint"
+# Those with offsets of partitions.
+OF_PARTITIONS: Final[tuple[str, ...]] = (RECOVERY_POINT, LOG_START, REPLICATION, CLEANER)
 # The columns of a checkpoint, by the file's name.
 EPOCH_COLUMNS: Final = ("epoch", "start_offset")
 OFFSET_COLUMNS: Final = ("topic", "partition", "offset")
 CHECKPOINTS: Final = {
     LEADER_EPOCH_CHECKPOINT: EPOCH_COLUMNS,
-    **dict.fromkeys((RECOVERY_POINT, LOG_START, REPLICATION, CLEANER), OFFSET_COLUMNS),
+    **dict.fromkeys(OF_PARTITIONS, OFFSET_COLUMNS),
 }
 NUMBER: Final = re.compile(r"[+-]?\d{1,19}")
 INT32: Final = re.compile(r"[+-]?\d{1,10}")
@@ -198,11 +200,13 @@ def left_out(folders: Iterable[Path]) -> str:
     names = sorted(printable(folder.name) for folder in folders if LEAVING.fullmatch(folder.name))
     if not names:
         return ""
+    return f"passed over {few(names)}: folders that a broker deletes, copies, or does not know; name one to read it"
+
+
+def few(names: Sequence[object]) -> str:
+    """The first names, and how many more there are."""
     more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
-    return (
-        f"passed over {', '.join(names[:NAMES_MOST])}{more}: folders that a broker deletes, copies, or does not know; "
-        "name one to read it"
-    )
+    return ", ".join(map(str, names[:NAMES_MOST])) + more
 
 
 def kind_by_content(data: bytes | mmap.mmap) -> Kind | None:

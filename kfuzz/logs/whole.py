@@ -28,7 +28,6 @@ from kfuzz.logs.log_facts import LogFacts
 from kfuzz.logs.lost import INDEXED, OUTSIDE, Bounds, LostOffsets
 from kfuzz.logs.snapshot import LEADER_EPOCH_CHECKPOINT, Producer, read_snapshot
 from kfuzz.logs.stored import (
-    CHECKPOINTS,
     CLEAN_SHUTDOWN,
     CLEANER,
     FOLDER,
@@ -37,6 +36,7 @@ from kfuzz.logs.stored import (
     LOG_START,
     META_PROPERTIES,
     METADATA_NAME,
+    OF_PARTITIONS,
     RECOVERY_POINT,
     REPLICATION,
     Stored,
@@ -212,9 +212,9 @@ class Directory:
         self.judged = Judged(path, profile)
         self.names = names_in(path)
         self.meta = self._meta() if META_PROPERTIES in self.names else {}
-        self.points = {name: partition_offsets(path / name) for name in CHECKPOINTS if name in self.names}
+        self.points = {name: partition_offsets(path / name) for name in OF_PARTITIONS if name in self.names}
         # A broker takes this directory offline for one of these, and ends if it has no other one.
-        self.refused = [path / name for name in CHECKPOINTS if name in self.names and _is_refused(path / name)]
+        self.refused = [path / name for name in OF_PARTITIONS if name in self.names and _is_refused(path / name)]
         self.is_brokers = bool(self.points or {META_PROPERTIES, CLEAN_SHUTDOWN} & self.names)
         self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None
         self.ends: dict[tuple[str, int], int] = {}
@@ -464,7 +464,7 @@ class Partition:
         for offset in self.stems.get(".snapshot", []):
             if segments and offset not in self.bases and offset <= self.bases[-1]:
                 find(self._snapshot(offset), "segment-missing", offset)
-            elif segments and offset > max(self.end_offset, self.bases[-1]):
+            elif (segments or not self.bases) and offset > max([self.end_offset, *self.bases[-1:]]):
                 find(self._snapshot(offset), "snapshot-beyond-log", offset - 1, self.end_offset)
         reached = max(directory.point(name, self.partition) for name in (RECOVERY_POINT, REPLICATION))
         is_doubtful = self.has_wrong_file or self.judged.findings or (reached > self.end_offset and not self.was_closed)

@@ -152,11 +152,8 @@ def _is_empty(schema: Any, known: dict[str, Any]) -> bool:
 # ------------------------------------------------------------------------------------- the forms of single values
 
 
-class _Depth(threading.local):
-    now = 0
-
-
-_depth: Final = _Depth()
+# Each value begins at 0.
+_depth: Final = threading.local()
 
 
 def _enter(value: Any, schema: Any, *_: Any) -> None:

@@ -47,7 +47,7 @@ class Registry(Store):
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         self._headers = {"Accept": "application/json"}
         if login:
-            self._headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(os.fsencode(login)).decode()}"
         self._answers: dict[str, Schema | None] = {}
         self._opener = urllib.request.build_opener(_NoRedirects)
 

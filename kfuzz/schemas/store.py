@@ -91,7 +91,7 @@ def schema_of(answer: Any) -> Schema | None:
     found = answer.get("references") or ()
     try:
         references = tuple((str(one["name"]), str(one["subject"]), int(one["version"])) for one in found)
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         return None
     return Schema(kind, text, references) if isinstance(kind, str) and len(text) <= SCHEMA_BYTES_MAX else None
 

@@ -77,6 +77,7 @@ def test_damage_exits_with_1_and_names_the_remedy(log: Path) -> None:
     assert "--keep-going reads what follows" in said
     code, out, said = outcome("cat", log, "--keep-going")
     assert (code, out.count("\n"), "crc-mismatch" in said) == (1, 5, True)
+    assert kfuzz("cat", "-", stdin=log.read_bytes(), code=1).stderr.startswith("kfuzz: standard input at byte ")
 
 
 @pytest.mark.parametrize(
@@ -271,6 +272,10 @@ def test_records_are_chosen_by_headers_and_null_values(chosen: Path) -> None:
     assert offsets(chosen, "--key", "a", "--header", "h") == [3]
     rows = [tuple(one.values()) for one in printed(chosen, "--columns", "header.h,header.i", "--records", "4")]
     assert rows == [(None, None), ("x", None), ("y", None), (None, "")]
+    # Python has a byte of the command line that is not UTF-8 as such a character.
+    written(chosen, Record(0, 1, b"\xff", b"v", ((b"\xfe", b"\xff"),)), Record(1, 1, b"a", b"v"))
+    for chooser in ("--key", "\udcff"), ("--header", "\udcfe"), ("--header", "\udcfe=\udcff"):
+        assert offsets(chosen, *chooser) == [0]
 
 
 def test_the_latest_record_of_each_key_is_that_within_the_bounds(chosen: Path) -> None:

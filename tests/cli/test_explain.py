@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
 from pathlib import Path
@@ -135,7 +136,12 @@ def test_a_log_is_a_list_of_its_known_lines(tmp_path: Path) -> None:
     assert out[0] == f"{log}: 5 lines, 2 known messages"
     assert out[1].split() == ["2", "from", "line", "2:", *known_lines()[0].name.split()]
     assert out[2].split() == shlex.split(known_lines()[0].command_for(examples[0]))
-    told = json.loads(kfuzz("explain", "--log", "-", "--json", stdin=log.read_bytes()).stdout)
-    assert [(one["count"], one["first"]) for one in told["known"]] == [(2, 2), (1, 3)]
+    packed = tmp_path / "server.log.1.gz"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    for told in (
+        json.loads(kfuzz("explain", "--log", "-", "--json", stdin=log.read_bytes()).stdout),
+        json.loads(kfuzz("explain", "--log", packed, "--json").stdout),
+    ):
+        assert [(one["count"], one["first"]) for one in told["known"]] == [(2, 2), (1, 3)]
     unknown = kfuzz("explain", "INFO nothing happened")
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)

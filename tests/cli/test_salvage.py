@@ -77,3 +77,45 @@ def test_the_topic_of_a_partition_folder_must_be_one_of_those_chosen(path: Path)
     for place in (path, path.parent):
         assert refused("cat", place, "--topics", "orders") == f"kfuzz: no topic in {place} matches 'orders'; it has t\n"
         assert kfuzz("cat", place, "--topics", "t*").stdout.count("\n") == 1
+
+
+def test_kafkas_own_topics_are_named_if_they_are_left_out(path: Path, tmp_path: Path) -> None:
+    own = written(tmp_path / "__consumer_offsets-3", batch(0))
+    said = "kfuzz: left out __consumer_offsets, which are Kafka's own topics; --topics '__*' chooses them\n"
+    copying = ("salvage", tmp_path, "--dry-run", "--out", "nowhere")
+    for verb, times in (copying, 1), (("diff", tmp_path, tmp_path), 2):
+        assert kfuzz(*verb, code=0).stderr == said * times
+        assert kfuzz(*verb, "--topics", "t", code=0).stderr == ""
+        assert kfuzz(*verb, "--topics", "__*", code=0).stderr == ""
+    assert kfuzz("salvage", own.parent, "--dry-run", "--out", "nowhere", code=0).stderr == ""
+    (tmp_path / "meta.properties").touch()
+    for more in ((), ("--topics", "__*")):
+        kfuzz("salvage", tmp_path, "--out", f"{tmp_path}-out", *more, code=0)
+    assert {one.name for one in Path(f"{tmp_path}-out").iterdir()} >= {"t-0", own.parent.name, "meta.properties"}
+
+
+def test_the_id_of_a_topic_is_copied_unless_a_broker_refuses_it(path: Path, tmp_path: Path) -> None:
+    metadata = path.with_name("partition.metadata")
+    for number, (text, code) in enumerate(
+        (("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n", 0), ("version: 0\ntopic_id: A\n", 1))
+    ):
+        metadata.write_text(text)
+        shown = kfuzz("salvage", path.parent, "--out", tmp_path / str(number), code=code).stdout
+        assert f"{metadata} is damaged and not copied; take that of another partition" in shown or not code
+        assert (tmp_path / str(number) / "t-0" / metadata.name).exists() is not bool(code)
+        [one] = json.loads(kfuzz("salvage", path.parent, "--out", "none", "--dry-run", "--json", code=code).stdout)
+        assert one["is_stray"] is bool(code)
+
+
+def test_partitions_beside_a_segment_are_not_passed_over_in_silence(path: Path, tmp_path: Path) -> None:
+    written(tmp_path, batch(0))
+    for verb in ("salvage", tmp_path, "--dry-run", "--out", "nowhere"), ("cat", tmp_path):
+        assert kfuzz(*verb, code=1).stderr == f"kfuzz: {path.parent} is skipped: it is a partition beside segments\n"
+    assert kfuzz("salvage", path.parent, "--dry-run", "--out", "nowhere", code=0).stderr == ""
+
+
+def test_a_second_folder_of_a_partition_is_not_copied_over_the_first(path: Path, tmp_path: Path) -> None:
+    again = written(tmp_path / "t-00", batch(0), batch(1)).parent
+    shown = kfuzz("salvage", tmp_path, "--out", tmp_path.parent / f"{tmp_path.name}-out", code=1)
+    assert shown.stderr == f"kfuzz: {again} is skipped: it is the same partition as t-0\n"
+    assert shown.stdout.startswith(f"{tmp_path}-out/t-0/{path.name}: 1 batches")

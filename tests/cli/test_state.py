@@ -185,6 +185,7 @@ def test_groups_have_their_latest_offsets_and_lags(data: Path) -> None:
         f"a record of __consumer_offsets is left out: Kafka {LATEST} knows no record of kind 99 in this topic",
     ]
     path = data / "__consumer_offsets-0" / f"{0:020d}.log"
+    assert [one["producer_id"] for one in state("transactions", path.parent)["open"]] == [8]
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + b"\1")
     damaged = outcome("state", "groups", path.parent)
@@ -223,6 +224,7 @@ def test_each_topic_and_partition_has_its_offsets_bytes_and_times(data: Path) ->
     assert [of["orders"][name] for name in ("first_offset", "end_offset", "newest")] == [0, 14, FIRST_MS + 7000]
     assert [of["empty"][name] for name in ("partition", "first_offset", "end_offset", "newest")] == [3, 7, 7, None]
     assert len(state("partitions", data, "--topics", "orders")["partitions"]) == 1
+    assert len(state("partitions", data / "__transaction_state-0")["partitions"]) == 1
     (data / "empty-3" / f"{7:020d}.log").write_bytes(b"x" * 100)
     damaged = kfuzz("state", "partitions", data, "--topics", "empty", code=1)
     assert f"{7:020d}.log is damaged or cut at byte 0; the batches from there on are not counted" in damaged.stderr

@@ -103,6 +103,8 @@ def secrets() -> Iterator[bytes]:
         yield seal(data[:8] + length + data[12:], False, True)
     control = Record(0, 0, b"\0\0\0\0", b"\0\0\0\0\0\0", ((SECRET, SECRET),))
     yield bytes(records.encode([RecordBatch(0, 0, [control], control=True)]))
+    # The flag alone makes no control record.
+    yield bytes(records.encode([RecordBatch(0, 0, [Record(0, 0, SECRET, SECRET)], control=True)]))
 
 
 def left(made: bytes) -> set[bytes]:
@@ -110,7 +112,7 @@ def left(made: bytes) -> set[bytes]:
     return {SECRET[at : at + 4] for at in range(len(SECRET) - 3) if SECRET[at : at + 4] in made}
 
 
-@pytest.mark.parametrize("data", list(secrets()), ids=("after", "between", "trailing", "no-records", "control"))
+@pytest.mark.parametrize("data", list(secrets()), ids=("after", "between", "trailing", "no-records", "control", "flag"))
 def test_a_secret_in_an_odd_place_is_replaced(data: bytes) -> None:
     assert left(data)
     assert left(b"".join(Redactor(key=b"k").batches(data))) == set()

@@ -102,6 +102,18 @@ def test_a_broker_refuses_to_start_with_a_cleaner_checkpoint_that_cannot_be_read
     assert str(whole.start) == "at its next start, a broker refuses to start, because of cleaner-offset-checkpoint"
 
 
+def test_a_partition_without_segments_had_some_if_a_snapshot_says_so(broker: Path) -> None:
+    for path in (broker / "orders-0").glob("*.log"):
+        path.unlink()
+    found = [one for one in judged(broker)[0].items() if one[0] == "snapshot-beyond-log"]
+    assert found == [("snapshot-beyond-log", broker / "orders-0" / f"{777:020d}.snapshot")]
+
+
+def test_the_epochs_of_a_partition_beside_the_partitions_say_nothing(broker: Path) -> None:
+    (broker / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert judged(broker)[0] == {}
+
+
 def test_only_segments_from_the_recovery_point_on_are_recovered(broker: Path) -> None:
     make(ALL["a bit of another segment"], broker / "orders-0")
     (broker / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 600\n")

@@ -48,7 +48,11 @@ def test_a_place_without_schemas_is_refused(tmp_path: Path, name: str) -> None:
 def test_records_of_the_topic_keep_deleted_schemas_and_others_are_passed_over() -> None:
     key = b'{"keytype":"SCHEMA","subject":"orders-value","version":3,"magic":1}'
     deleted = json.dumps(ANSWER | {"deleted": True}).encode()
-    store = of_records("the topic", [(b'{"keytype":"NOOP"}', None), (key, deleted), (key, None), (key, b"{")])
+    # An int cannot hold this version.
+    huge = b'{"id":8,"schema":"x","references":[{"name":"a","subject":"b","version":1e999}]}'
+    pairs = [(b'{"keytype":"NOOP"}', None), (key, deleted), (key, None), (key, b"{"), (key, huge)]
+    store = of_records("the topic", pairs)
+    assert store.find(8) is None
     assert store.find(7) == store.version("orders-value", 3) == Schema("AVRO", '"long"')
 
 
@@ -98,7 +102,7 @@ def test_a_registry_is_asked_once_for_each_schema(asked: tuple[str, list[tuple[s
             registry.find(key)
 
 
-@pytest.mark.parametrize("url", ["ftp://a", "http://[::1", "localhost:8081", "http://", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("url", ["ftp://a", "http://[::1", "localhost:8081", "http://", "http://a:\udcff@127.0.0.1:1"])
 def test_a_registry_that_cannot_be_asked_is_one_sentence(url: str) -> None:
     with pytest.raises(UsageError, match=r"registry is wrong|cannot be asked"):
         Registry(url).find(1)
