@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
@@ -439,9 +440,8 @@ def parse(text: str, name: str, folder: Path | None = None) -> Workload:
         check_own(topic, f"{name}: topics[{at}]")
         for fault in chain.from_iterable(faults(topic) for faults in _FAULTS):
             raise UsageError(f"{name}: topics[{at}].{fault}")
-    names = [topic.name for topic in workload.topics]
-    for topic_name in names:
-        if names.count(topic_name) > 1:
+    for topic_name, count in Counter(topic.name for topic in workload.topics).items():
+        if count > 1:
             raise UsageError(f"{name}: topics has the name {topic_name!r} twice; give each topic its own")
     return workload
 
