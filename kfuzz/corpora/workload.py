@@ -28,7 +28,6 @@ from kfuzz.corpora.quantities import (
     LABEL,
     LATER,
     MOMENT,
-    Range,
     Share,
     Weights,
     byte_size,
@@ -37,40 +36,17 @@ from kfuzz.corpora.quantities import (
     ranged,
     weights,
 )
+from kfuzz.corpora.quantities import Range as Range
 from kfuzz.corpora.shaping import DRAWN, FIELDS_DRAWN, FieldsDrawn, Schemed
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, read_bytes
 from kfuzz.forms import TEXT, Either, Form, ListOf, Wrong, choice, integer, matching, number, table_of
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
-from kfuzz.units import GIB, KIB, MIB, show_size
-
-__all__ = [
-    "BATCH_BYTES_MAX",
-    "GIB",
-    "KIB",
-    "LEGACY_CODECS",
-    "MIB",
-    "Adversarial",
-    "Batches",
-    "Compaction",
-    "Field",
-    "Headers",
-    "Keys",
-    "Legacy",
-    "Producers",
-    "Range",
-    "Timestamps",
-    "Topic",
-    "Transactions",
-    "Values",
-    "Weights",
-    "Workload",
-    "load",
-    "parse",
-    "render",
-    "schema",
-]
+from kfuzz.units import GIB as GIB
+from kfuzz.units import KIB as KIB
+from kfuzz.units import MIB as MIB
+from kfuzz.units import show_size
 
 SIZE_MAX = 1 << 60
 # The reader decompresses at most 64 MiB by default. A record batch must stay well below that.
