@@ -355,14 +355,21 @@ class LocalTarget(Target):
         sync_directory(self.root / directory)
 
     def remove(self, name: str) -> None:
-        try:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                os.unlink(self._parent(name) / name.rpartition("/")[2])
-        except OSError as error:
-            raise UsageError(f"{self.root / name} cannot be removed: {error.strerror}; remove it yourself") from None
+        with self._removing(name):
+            os.unlink(self._parent(name) / name.rpartition("/")[2])
 
     def remove_directory(self, name: str) -> None:
-        shutil.rmtree(self._place(name), ignore_errors=True)
+        with self._removing(name):
+            shutil.rmtree(self._place(name))
+
+    @contextlib.contextmanager
+    def _removing(self, name: str) -> Iterator[None]:
+        try:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise UsageError(f"{self.root / name} cannot be removed: {reason}; remove it yourself") from None
 
     def exists(self) -> bool:
         return self.root.is_dir()

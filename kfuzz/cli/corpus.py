@@ -172,9 +172,9 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
         if size is not None:
             raise UsageError(f"--size is about a workload, and {what} is a corpus; leave it out")
         corpus = verification.Corpus.open(target)
-        report = {**_described(corpus.workload, str(target)), **_held(corpus)}
+        report = {**_described(corpus.plan), **_held(corpus)}
     else:
-        report = _predicted(load(target.root).resized(size), str(target))
+        report = _predicted(load(target.root).resized(size), str(target), quiet=as_json)
     if as_json:
         echo_json(report)
         return
@@ -361,13 +361,12 @@ def _create(topics: list[installation.TopicSettings], access: Access) -> list[st
         raise UsageError(f"{access.bootstrap}: {error}") from None
 
 
-def _predicted(workload: Workload, name: str) -> dict[str, Any]:
+def _predicted(workload: Workload, name: str, *, quiet: bool) -> dict[str, Any]:
     Plan(workload, name)
-    resolved = resolve(workload, name=name)
-    plan = Plan(resolved, name)
-    with progress("measuring samples", None):
-        found = prediction.predict(plan)
-    report = {**_described(resolved, name), "workload_fingerprint": workload.fingerprint}
+    plan = Plan(resolve(workload, name=name), name)
+    with progress("topics measured", len(plan.topics), quiet=quiet) as set_done:
+        found = prediction.predict(plan, set_done=set_done)
+    report = {**_described(plan), "workload_fingerprint": workload.fingerprint}
     report["estimate"] = {
         "bytes": found.bytes,
         "compressed_bytes": found.compressed_bytes,
@@ -387,8 +386,7 @@ def _estimated(found: dict[str, Any]) -> str:
     )
 
 
-def _described(workload: Workload, name: str) -> dict[str, Any]:
-    plan = Plan(workload, name)
+def _described(plan: Plan) -> dict[str, Any]:
     workload = plan.workload
     topics = []
     for planned in plan.topics:

@@ -5,6 +5,7 @@ The rows are those that ``kfuzz.logs`` reads of the corpus once it is written. d
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -150,12 +151,12 @@ def segment_ids(
     for topic in plan.topics:
         if not fnmatchcase(topic.topic.name, topics):
             continue
-        first = 0 if low is None else max(0, low // topic.offsets_per_segment)
         for number in topic.partitions:
-            begin, last = topic.first_ids[number], topic.segments(number) - 1
-            last = last if high is None else min(last, high // topic.offsets_per_segment)
-            if first <= last and partitions(topic.topic.name, number):
-                yield range(begin + first, begin + last + 1)
+            begin, segments = topic.first_ids[number], range(topic.segments(number))
+            first = 0 if low is None else max(0, bisect_right(segments, low, key=topic.first_offset) - 1)
+            end = len(segments) if high is None else bisect_right(segments, high, key=topic.first_offset)
+            if first < end and (low or 0) < topic.counts[number] and partitions(topic.topic.name, number):
+                yield range(begin + first, begin + end)
 
 
 def read_segment(plan: Plan, segment_id: int, query: Query) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,10 @@ LABELS = "_labels"
 FORMAT = b"kfuzz-labels/1"
 
 
+class LabelsDamaged(UsageError):
+    """A file of labels is not as a generator writes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """One hostile batch: ``at`` is its byte offset in the ``.log`` file ``path``, ``bytes`` its size.
@@ -91,7 +95,7 @@ def encode_labels(labels: Sequence[Label]) -> bytes:
 def labels_of(target: Target, segment: Segment) -> list[Label]:
     """The labels of a segment, in the order of their places; empty if it has none.
 
-    Raises ``UsageError`` if the file cannot be read or has other columns.
+    Raises ``LabelsDamaged`` if the file is no Parquet file, or has other columns or too many labels.
     """
     import pyarrow as pa
 
@@ -103,9 +107,11 @@ def labels_of(target: Target, segment: Segment) -> list[Label]:
         with open_parquet(data, columns_of(Label, FORMAT)) as file:
             if file is not None:
                 if file.metadata.num_rows > sum(stream.records for stream in segment.streams):
-                    raise UsageError(f"{target}/{name} has more labels than its segment has batches; generate it again")
+                    raise LabelsDamaged(
+                        f"{target}/{name} has more labels than its segment has batches; generate it again"
+                    )
                 batches = file.iter_batches(use_threads=False)
                 return [Label(**row) for batch in batches for row in plain(batch).to_pylist()]
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise UsageError(f"{target}/{name} is not a readable Parquet file; generate the corpus again") from error
-    raise UsageError(f"{target}/{name} has other columns than the labels of this version; generate the corpus again")
+        raise LabelsDamaged(f"{target}/{name} is not a readable Parquet file; generate the corpus again") from error
+    raise LabelsDamaged(f"{target}/{name} has other columns than the labels of this version; generate the corpus again")

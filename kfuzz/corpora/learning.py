@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +33,7 @@ from kfuzz.logs.reading import schema, walk_slice
 from kfuzz.logs.segments import EVERYTHING, find_segments
 from kfuzz.logs.slicing import slices
 from kfuzz.schemas.values import Schemas
-from kfuzz.text import foreign_text, printable
+from kfuzz.text import foreign_text, printable, really
 from kfuzz.units import counted
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
@@ -69,7 +70,12 @@ def learn(
     """
     seen: dict[str, Observed] = {}
     notes: list[str] = []
-    segments = find_segments(path, topics=topics, pass_over=lambda one, what: notes.append(f"{one.name} is {what}"))
+
+    def pass_over(one: Path, what: str) -> None:
+        # The name of a folder has that of its topic.
+        notes.append(f"{'a file or a folder' if anonymous else one.name} is {what}")
+
+    segments = find_segments(path, topics=topics, pass_over=pass_over)
     wanted, done = schema(["key", "value", "headers", "timestamp"], mode="tolerant"), 0
     for segment in segments:
         if segment.topic in INTERNAL_TOPICS:
@@ -78,10 +84,12 @@ def learn(
                 "not by a log; choose other topics by --topics"
             )
         observed = seen.setdefault(foreign_text(segment.topic or "learned"), Observed(schemas))
+        # A path has the name of its topic.
+        hidden = really(str(segment.path)) if anonymous else ""
         for part in slices([segment], EVERYTHING, isolation="log"):
             # It gives only rows of damage.
             for row in walk_slice(part, Watching(segment, wanted, EVERYTHING, "log", seen=observed)):
-                observed.damage = observed.damage or str(row.column("finding")[0])
+                observed.damage = observed.damage or str(row.column("finding")[0]).removeprefix(hidden).lstrip(" ,")
                 observed.sums["damage"] += 1
         done += segment.size
         set_done(done)
@@ -89,10 +97,13 @@ def learn(
     sizes: list[float] = []
     segment_bytes = SEGMENT_BYTES
     for at, (name, observed) in enumerate(seen.items()):
-        if not observed.sums["records"]:
-            notes.append(f"topic {name} has no data records" + f" ({observed.damage})" * bool(observed.damage))
-            continue
         named = name if workloads.TOPIC_NAME.fits(name) and not anonymous else f"topic-{at + 1}"
+        while named != name and named in seen and not anonymous:
+            named += "-renamed"
+        if not observed.sums["records"]:
+            told = named if anonymous else name
+            notes.append(f"topic {told} has no data records" + f" ({observed.damage})" * bool(observed.damage))
+            continue
         fit = _Fit(observed, named, anonymous, is_decoded and observed.sums["decoded"] > 0)
         if named != name and not anonymous:
             fit.notes.append(f"its name in the log is {name}, which Kafka refuses")

@@ -58,7 +58,10 @@ class Owner:
             return None
         try:
             values = load_json(text, name)
-            return Owner(name.removeprefix(PREFIX), str(values["host"]), int(values["pid"]), float(values["started"]))
+            owner = Owner(name.removeprefix(PREFIX), str(values["host"]), int(values["pid"]), float(values["started"]))
+            # An error shows it. A damaged start may be beyond the calendar.
+            str(owner)
+            return owner
         except (UsageError, ValueError, KeyError, TypeError, OverflowError):
             return Owner(name.removeprefix(PREFIX), "an unknown machine", 0, 0.0)
 
@@ -150,7 +153,8 @@ def _is_alive(target: Target, other: Owner, us: Owner) -> bool:
             process = psutil.Process(other.pid)
             started = process.create_time()
             return bool(abs(started - other.started) < SAME_START_S and process.status() != psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
+        # ValueError: its number is below 0, as no process has it.
+        except (psutil.NoSuchProcess, ValueError):
             return False
     # Both times come from the clock of the file system, so the clocks of the machines may differ.
     now_s, beat_s = target.modified_s(us.name), target.modified_s(other.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
@@ -56,15 +56,24 @@ def tasks_of(size: int, segments: int) -> int:
     return max(1, min(segments, TASKS_MAX, -(-size // TASK_BYTES)))
 
 
-def predict(plan: Plan) -> Prediction:
-    """Predict what the corpus of ``plan`` takes. Its workload must be resolved. Takes about a second for each topic."""
+def predict(plan: Plan, *, set_done: Callable[[int], None] = lambda done: None) -> Prediction:
+    """Predict what the corpus of ``plan`` takes. Its workload must be resolved. Takes up to a second for each topic.
+
+    ``set_done`` is called with the number of topics that were measured.
+    """
     topics = []
-    for planned in plan.topics:
+    samples: dict[Topic, tuple[int, int, float]] = {}
+    for done, planned in enumerate(plan.topics):
         offsets = sum(planned.counts)
-        sampled, size, cpu_s = _sample(planned.topic, plan.workload)
+        # A workload may have thousands of topics that differ in nothing else.
+        alike = replace(planned.topic, name="", weight=1)
+        if alike not in samples:
+            samples[alike] = _sample(planned.topic, plan.workload)
+        sampled, size, cpu_s = samples[alike]
         plain = round(offset_bytes_mean(planned.topic) * offsets)
         times = offsets / sampled
         topics.append(TopicPrediction(planned.topic.name, plain, round(size * times), cpu_s * times))
+        set_done(done + 1)
     return Prediction(topics, tasks_of(plan.workload.size, len(plan)))
 
 

@@ -12,7 +12,7 @@ from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.verification import Corpus, Problem
 from kfuzz.storage import Target
 from kfuzz.text import printable
-from kfuzz.units import date
+from kfuzz.units import counted, date
 
 if TYPE_CHECKING:
     from kfuzz.corpora.installation import Installed
@@ -58,7 +58,7 @@ def verified(corpus: Corpus, problems: Sequence[Problem], seconds: float) -> lis
     lines = [str(problem) for problem in problems[:PROBLEMS_SHOWN]]
     if len(problems) > PROBLEMS_SHOWN:
         lines.append(f"… and {len(problems) - PROBLEMS_SHOWN} more; `kfuzz corpus verify --json` shows all")
-    verdict = f"{len(problems)} problems" if problems else "no problem"
+    verdict = counted(len(problems), "problem") if problems else "no problem"
     batches, records = rows.total("batches"), rows.total("records")
     lines.append(
         f"{corpus.out}: {verdict} in {len(rows)} segments, {batches} batches, {records} records, {_rate(rows, seconds)}"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kfuzz.corpora.finished import ROWS
 from kfuzz.corpora.hostile import hostile_of, moved
-from kfuzz.corpora.labels import Label, label_file, labels_of, sums_of
+from kfuzz.corpora.labels import Label, LabelsDamaged, label_file, labels_of, sums_of
 from kfuzz.corpora.layout import MANIFEST, STATISTICS, SUCCESS, WORKLOAD, file_sums, success_text
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
@@ -325,7 +325,10 @@ def verify_segment(out: str | Path | Target, segment: Segment, workload: Workloa
 
 def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Target) -> list[Problem]:
     walk = LogWalk(segment, workload.index_interval_bytes)
-    labels = labels_of(out, segment) if segment.topic.adversarial.share else []
+    try:
+        labels = labels_of(out, segment) if segment.topic.adversarial.share else []
+    except LabelsDamaged as error:
+        return [_off_label(segment, str(error).removeprefix(f"{out}/{label_file(segment)} "))]
     problems: list[Problem] = []
     start = 0
     for label in [*labels, None]:

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
@@ -27,7 +28,6 @@ from kfuzz.corpora.quantities import (
     LABEL,
     LATER,
     MOMENT,
-    Range,
     Share,
     Weights,
     byte_size,
@@ -36,40 +36,17 @@ from kfuzz.corpora.quantities import (
     ranged,
     weights,
 )
+from kfuzz.corpora.quantities import Range as Range
 from kfuzz.corpora.shaping import DRAWN, FIELDS_DRAWN, FieldsDrawn, Schemed
 from kfuzz.documents import TOML_BYTES_MAX, load_toml
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path, read_bytes
 from kfuzz.forms import TEXT, Either, Form, ListOf, Wrong, choice, integer, matching, number, table_of
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
-from kfuzz.units import GIB, KIB, MIB, show_size
-
-__all__ = [
-    "BATCH_BYTES_MAX",
-    "GIB",
-    "KIB",
-    "LEGACY_CODECS",
-    "MIB",
-    "Adversarial",
-    "Batches",
-    "Compaction",
-    "Field",
-    "Headers",
-    "Keys",
-    "Legacy",
-    "Producers",
-    "Range",
-    "Timestamps",
-    "Topic",
-    "Transactions",
-    "Values",
-    "Weights",
-    "Workload",
-    "load",
-    "parse",
-    "render",
-    "schema",
-]
+from kfuzz.units import GIB as GIB
+from kfuzz.units import KIB as KIB
+from kfuzz.units import MIB as MIB
+from kfuzz.units import show_size
 
 SIZE_MAX = 1 << 60
 # The reader decompresses at most 64 MiB by default. A record batch must stay well below that.
@@ -439,9 +416,8 @@ def parse(text: str, name: str, folder: Path | None = None) -> Workload:
         check_own(topic, f"{name}: topics[{at}]")
         for fault in chain.from_iterable(faults(topic) for faults in _FAULTS):
             raise UsageError(f"{name}: topics[{at}].{fault}")
-    names = [topic.name for topic in workload.topics]
-    for topic_name in names:
-        if names.count(topic_name) > 1:
+    for topic_name, count in Counter(topic.name for topic in workload.topics).items():
+        if count > 1:
             raise UsageError(f"{name}: topics has the name {topic_name!r} twice; give each topic its own")
     return workload
 

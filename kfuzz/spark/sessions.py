@@ -27,8 +27,6 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
 from kfuzz.spark.rows import Task, ddl
 
-__all__ = ["cores", "default_tasks", "reason", "run", "session", "session_of_ours", "start_programs_as_usual"]
-
 # A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
 POLL_S = 0.25

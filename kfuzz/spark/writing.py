@@ -7,6 +7,7 @@ So a failed or repeated task leaves nothing under a final name.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -124,10 +125,12 @@ class KafkaLogWriter(DataSourceArrowWriter):
                     target.write(f"{staged.folder}/{LEADER_EPOCH_CHECKPOINT}", checkpoint_text([(0, 0)]))
         places = in_parallel(partial(self._place, target), enumerate(placed, len(rows)), target.default_jobs())
         write_manifest(target.child(MANIFEST), [*rows, *(row for _, row in places)])
-        target.remove_directory(self.staging)
+        self.abort(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        Target.of(self.path).remove_directory(self.staging)
+        # Readers do not look at what is left there. After a commit, an error would let the caller write the rows again.
+        with contextlib.suppress(UsageError):
+            Target.of(self.path).remove_directory(self.staging)
 
     def _place(self, target: Target, what: tuple[int, tuple[Staged, int]]) -> Row:
         """Give a segment its offsets and its name. The row has no fingerprint of contents."""

@@ -45,6 +45,7 @@ def test_generate_then_verify_exits_0_and_damage_exits_1(
     assert run("verify", out) == 1
     printed = capsys.readouterr().out
     assert "t-0/00000000000000000000.index: is missing; generate the corpus again [file-missing]" in printed
+    assert f"{out}: 1 problem in 4 segments" in printed
 
 
 def test_json_is_one_document_for_every_verb(

@@ -15,7 +15,7 @@ from made_corpora import rows_of as rows
 from kfuzz import logs, records
 from kfuzz.corpora import generated
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.workload import KIB, MIB, Workload, load
+from kfuzz.corpora.workload import KIB, MIB, Batches, Legacy, Range, Topic, Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.wire.records.framing import frames
 
@@ -53,6 +53,18 @@ def test_arguments_mean_what_they_mean_for_a_log(corpus: Path, options: dict[str
     expected = rows(logs.read(corpus, **options))
     assert expected
     assert in_order(rows(generated.read(WORKLOAD, rows="records", **options))) == expected
+
+
+@pytest.mark.parametrize("batch_records", [1, 100])
+def test_bounds_hold_after_segments_of_an_old_format(batch_records: int) -> None:
+    """These have fewer or more offsets than the segments after them."""
+    topic = Topic("t", batches=Batches(Range(batch_records, batch_records)), legacy=Legacy(magic0_segments=3))
+    workload = Workload((topic,), size=512 * KIB, segment_bytes=64 * KIB)
+    [planned] = Plan(workload).topics
+    first, end = planned.first_offset(3), planned.counts[0]
+    for low, high in ((first - 1, first), (first + 1, first + 1), (end - 1, end), (end, end + 9), (-9, -1)):
+        found = rows(generated.read(workload, rows="records", columns=["offset"], first_offset=low, last_offset=high))
+        assert [row["offset"] for row in found] == [one for one in range(low, high + 1) if 0 <= one < end]
 
 
 def expected_batches(corpus: Path) -> Iterator[dict[str, Any]]:

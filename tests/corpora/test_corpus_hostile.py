@@ -139,6 +139,12 @@ def test_verify_finds_a_wrong_label_and_a_wrong_batch(out: Path) -> None:
         assert any(path == first.path for path, _ in said(out)), place
         flip(log, place)
     assert said(out) == set()
+    # A damaged file of labels does not hide other damage.
+    other = rows_of(out)[-1].path
+    (out / other).write_bytes(b"")
+    for damaged in (whole[: len(whole) // 2], encode_labels(labels * 100)):
+        file.write_bytes(damaged)
+        assert said(out) == {(name, "label-mismatch"), (other, "file-truncated")}
 
 
 def test_the_resolved_workload_names_its_vectors_and_another_suite_is_refused() -> None:

@@ -126,13 +126,17 @@ def test_a_copy_has_the_keys_sizes_codecs_and_tombstones_of_the_log(
 @pytest.mark.parametrize("anonymous", [False, True])
 def test_no_text_of_the_log_is_copied(anonymous: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = orders(1000)
-    path = written(tmp_path / "private-topic-0", *batches(made))
-    text = learned(capsys, path.parent, *["--anonymous"] * anonymous)
+    path = written(tmp_path / "private-topic-0", *batches(made), bad(batch(1000)))
+    written(tmp_path / "empty-topic-0")
+    (tmp_path / "linked-topic-0").symlink_to(path.parent)
+    text = learned(capsys, tmp_path, *["--anonymous"] * anonymous)
     contents = {one.key or b"" for one in made} | {value or b"" for one in made for _, value in one.headers}
     contents |= {text for one in made for text in re.findall(b':"([^"]+)"', one.value or b"")} | {b"trace-id"}
     assert not [one for one in contents if len(one) >= 6 and one.decode() in text]
-    names = ("private-topic", "customer", "Rome")
+    assert "1 place of damage left out; the first:" in text
+    names = ("private-topic", "customer", "Rome", "empty-topic has no data records", "linked-topic-0 is a link")
     assert [name in text for name in names] == [not anonymous] * len(names)
+    assert not anonymous or not re.findall("empty-topic|linked-topic", text)
 
 
 def test_transactions_idempotent_producers_and_old_formats_are_learned(
@@ -178,8 +182,11 @@ def test_what_a_workload_cannot_say_is_said(tmp_path: Path, capsys: pytest.Captu
     after = [Record(0, 1 << 62, None, b"")]
     written(tmp_path / "after-0", records.encode([RecordBatch(0, 0, after)]))
     written(tmp_path / "my topic-200000", batch(0))
+    # It would be called by its number, and that is the name of another one.
+    written(tmp_path / "topic-4-0", batch(0))
     text = learned(capsys, tmp_path)
-    workloads.parse(text, "w.toml")
+    names = [topic.name for topic in workloads.parse(text, "w.toml").topics]
+    assert names == ["after", "far", "late", "topic-4-renamed", "topic-4"]
     for sentence in (
         "its name in the log is my topic, which Kafka refuses",
         "partitions have numbers up to 200000; here they are numbered without gaps",

@@ -90,12 +90,13 @@ def test_of_drivers_that_begin_together_at_most_one_continues(tmp_path: Path) ->
     assert names(target) == []
 
 
-@pytest.mark.parametrize("what", ["gone", "another start"])
+@pytest.mark.parametrize("what", ["gone", "another start", "no number of a process"])
 def test_the_lock_of_a_dead_process_is_taken_over_and_its_leftovers_are_swept(target: Target, what: str) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     started = psutil.Process().create_time()
-    lock_of(target, socket.gethostname(), ended.pid if what == "gone" else os.getpid(), started - 1000)
+    pid = {"gone": ended.pid, "another start": os.getpid()}.get(what, -1)
+    lock_of(target, socket.gethostname(), pid, started - 1000)
     prepare(target, WORKLOAD)
     target.write("t-0/.00000000000000000000.log.abc-local.7.tmp", "half")
     target.write("._workload.toml.whole-1.7.tmp", "half")
@@ -129,7 +130,9 @@ def test_the_lock_of_another_machine_holds_while_its_heart_beats(
     assert name not in names(target)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"host": "x", "pid": [], "started": 0}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", *(f'{{"host": "x", "pid": {one}}}' for one in ('[], "started": 0', '1, "started": 1e99'))]
+)
 def test_a_lock_that_cannot_be_read_is_another_machines(tmp_path: Path, text: str) -> None:
     target = Target.of(tmp_path)
     target.write(f"{locks.PREFIX}abc", text)

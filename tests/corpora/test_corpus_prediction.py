@@ -10,11 +10,12 @@ import pytest
 from made_corpora import generate_segment
 
 from kfuzz.cli.main import main
+from kfuzz.corpora import prediction
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.prediction import TASK_BYTES, TASKS_MAX, predict, tasks_of
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.summary import show_bytes
-from kfuzz.corpora.workload import MIB, Workload, load, parse
+from kfuzz.corpora.workload import MIB, Topic, Workload, load, parse
 
 WORKLOADS = Path(__file__).parents[2] / "spark_jobs" / "workloads"
 RATIO = """
@@ -115,3 +116,20 @@ def test_describe_shows_the_estimate_as_text_and_json(tmp_path: Path, capsys: py
 def test_sizes_are_shown_in_three_digits() -> None:
     shown = [show_bytes(size) for size in (0, 999, 1000, 123_456, 999_499, 999_500, 10**9, 1_234 * 10**12, 10**18)]
     assert shown == ["0 B", "999 B", "1 kB", "123 kB", "999 kB", "1 MB", "1 GB", "1.234 PB", "1000 PB"]
+
+
+def test_topics_that_differ_only_in_name_and_weight_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = [f'[[topics]]\nname = "t{at}"\nweight = {at % 3 + 1}\n' for at in range(300)]
+    plan = Plan(parse("\n".join(['size = "64MiB"', *topics, '[[topics]]\nname = "u"\nvalues = { size = 9 }']), "many"))
+    measured: list[str] = []
+    done: list[int] = []
+    sample = prediction._sample
+
+    def noted(topic: Topic, workload: Workload) -> tuple[int, int, float]:
+        measured.append(topic.name)
+        return sample(topic, workload)
+
+    monkeypatch.setattr(prediction, "_sample", noted)
+    found = predict(plan, set_done=done.append)
+    assert (measured, done) == (["t0", "u"], list(range(1, 302)))
+    assert found.topics[2].compressed_bytes == pytest.approx(3 * found.topics[0].compressed_bytes, rel=0.01)

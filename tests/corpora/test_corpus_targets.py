@@ -136,6 +136,20 @@ def uploads(target: Target) -> list[Any]:
     return list(found.get("Uploads") or [])
 
 
+def test_a_directory_that_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise `--overwrite` would leave segments of the old corpus among the new ones."""
+    target = Target.of(tmp_path)
+    target.write("t-0/kept", "")
+    target.remove_directory("t-1")
+
+    def refuse(*place: object, **more: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "rmdir", refuse)
+    with pytest.raises(UsageError, match=r"/t-0 cannot be removed: Permission denied; remove it yourself"):
+        target.remove_directory("t-0")
+
+
 @pytest.mark.full
 def test_a_sweep_removes_what_dead_attempts_left_but_no_other_file(place: str) -> None:
     target = Target.of(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -85,6 +86,21 @@ def test_nothing_has_a_final_name_before_all_tasks_have_ended(place: str, tmp_pa
     assert [row["value"] for row in held(out)] == [b"v7" * 9, b"v8" * 9]
     with pytest.raises(UsageError, match="is a log; name another directory"):
         writer(out, error_if_exists="true")
+
+
+def test_a_commit_counts_if_only_its_own_folder_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an error, Spark's user would write the same rows again."""
+
+    def refuse(*place: object, **more: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    made = writer(tmp_path)
+    message = made.write(iter([rows(0, 5)]))
+    monkeypatch.setattr(os, "rmdir", refuse)
+    made.commit([message])
+    assert len(held(tmp_path)) == 5
 
 
 def test_columns_say_topic_partition_and_time(tmp_path: Path) -> None:
