@@ -706,6 +706,50 @@ def test_jobs_that_wait_for_their_turn_do_not_begin_after_an_interrupt(
     assert list((tmp_path / "out").glob("*/.work*")) == []
 
 
+# Each run finds something. A merge keeps all, by SHA-1, as libFuzzer does; one that is too long is cut.
+MERGES = """
+case "$*" in
+*-merge=1*)
+    for file in $(find "${@: -1}" -type f); do
+        head -c 20 $file > cut
+        mv cut "${@: -2:1}/$(sha1sum < cut | cut -d ' ' -f 1)"
+    done;;
+*) echo "more" > "${@: -1}/$(echo "more" | sha1sum | cut -d ' ' -f 1)";;
+esac
+"""
+
+
+def test_a_merge_loses_no_input_with_a_name_or_a_length_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub(tmp_path, monkeypatch, MERGES, shell="bash")
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [b"seed"])
+    folder = tmp_path / "corpora" / "canary"
+    (folder / "deeper").mkdir(parents=True)
+    (folder / "mine.bin").write_bytes(b"mine")
+    (folder / hashlib.sha1(b"long" * 9).hexdigest()).write_bytes(b"long" * 9)
+    (folder / "deeper" / "inner").write_bytes(b"inner")
+    [result] = campaign.run(["canary"], 5, out=tmp_path / "out", corpus=tmp_path / "corpora")
+    left = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert set(left.values()) == {b"seed", b"more\n", b"mine", b"long" * 5, b"inner"}
+    assert all(name == hashlib.sha1(data).hexdigest() for name, data in left.items())
+    assert (folder / "deeper" / "inner").read_bytes() == b"inner"
+    assert result.corpus_merged == 5
+
+
+def test_a_merge_that_takes_too_long_is_ended_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = MERGES.replace("for file", "echo '#1 pulse'; sleep 600; for file")
+    stub(tmp_path, monkeypatch, script, shell="bash")
+    monkeypatch.setattr(running, "GRACE_S", 0.5)
+    monkeypatch.setattr(campaign, "MERGE_S", 0)
+    said: list[str] = []
+    [result] = campaign.run(["canary"], 5, out=tmp_path / "out", say=said.append)
+    assert [line.rpartition(" ")[0].rpartition(" ")[0] for line in said] == [
+        "canary: the corpus was not merged (that takes longer than"
+    ]
+    assert (result.corpus_merged, result.corpus_after) == (None, 2)
+
+
 def test_a_corpus_of_another_campaign_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stub(tmp_path, monkeypatch, "exit 0")
     with (
