@@ -47,14 +47,7 @@ def command(
     """
     chosen = cast(Format, form)
     directory = require_writable(directory, directory=True)
-    made = export(
-        chosen,
-        directory,
-        target=target,
-        corpora=inputs,
-        messages=messages,
-        say=notice,
-    )
+    made = export(chosen, directory, target=target, corpora=inputs, messages=messages, say=notice)
     if as_json:
         echo_json(asdict(made))
         return 0

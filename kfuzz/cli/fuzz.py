@@ -55,11 +55,7 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
 @options.count(", at most", note="A target ends after them, even if time is left.")
 @options.seed
 @options.out("causes, logs and the corpora", default="out/fuzz")
-@click.option(
-    "--corpus",
-    type=PATH,
-    help="Folder of the corpora, one folder per target.  [default: in --out]",
-)
+@click.option("--corpus", type=PATH, help="Folder of the corpora, one folder per target.  [default: in --out]")
 @click.option(
     "--sync",
     metavar="DIR|URI",
