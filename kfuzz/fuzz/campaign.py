@@ -614,7 +614,8 @@ class _Campaign:
         for digest in digests:
             with contextlib.suppress(FileNotFoundError):
                 aside.mkdir(exist_ok=True)
-                os.replace(self._corpus / digest, aside / digest)
+                # The folder of --corpus may be on another disk.
+                shutil.move(self._corpus / digest, aside / digest)
                 self.result.set_aside += 1
 
     # ---------------------------------------------------------------------------------------------- all jobs
@@ -687,7 +688,7 @@ class _Campaign:
                 os.unlink(entry.path)
         for name in kept:
             # An input that is too long was cut, so it has another name.
-            os.replace(smaller / name, self._corpus / name)
+            shutil.move(smaller / name, self._corpus / name)
         self.result.corpus_merged = count_files(self._corpus)
 
     def _shrink(self) -> None:
