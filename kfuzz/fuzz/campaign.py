@@ -672,14 +672,14 @@ class _Campaign:
         self.result.merge_cpu_seconds = ended.cpu_seconds + cpu_seconds(failed)
         if self._stopping:
             return
+        # Some inputs meet the full oracle only here.
+        self._take(failed, is_again=True)
         if ended.code:
             why = ended.lines[-1] if ended.lines else ""
             if time.monotonic() - began > limit_s:
                 why = f"that takes longer than {limit_s:.0f} s"
             self._say(f"{self.target.name}: the corpus was not merged ({why})")
             return
-        # Some inputs meet the full oracle only here.
-        self._take(failed, is_again=True)
         broken = failing(failed)
         self._set_aside(sorted(broken))
         kept = {entry.name for entry in os.scandir(smaller)} - broken.keys()

@@ -754,7 +754,10 @@ def test_a_merge_loses_no_input_with_a_name_or_a_length_of_its_own(
 
 
 def test_a_merge_that_takes_too_long_is_ended_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    script = MERGES.replace("for file", "echo '#1 pulse'; sleep 600; for file")
+    # What it has found by then counts.
+    find = json.dumps({"kind": "exception", "summary": "E", "at": "a.py:1", "details": "", "data": "00", "count": 0})
+    found = f"printf '\\001\\0\\0\\0\\0\\0\\0\\0' > $KFUZZ_FINDS/counts; echo '{find}' > $KFUZZ_FINDS/one.json"
+    script = MERGES.replace("for file", f"{found}; sleep 600; for file")
     stub(tmp_path, monkeypatch, script, shell="bash")
     monkeypatch.setattr(running, "GRACE_S", 0.5)
     monkeypatch.setattr(campaign, "MERGE_S", 0)
@@ -764,6 +767,7 @@ def test_a_merge_that_takes_too_long_is_ended_and_said(monkeypatch: pytest.Monke
         "canary: the corpus was not merged (that takes longer than"
     ]
     assert (result.corpus_merged, result.corpus_after) == (None, 2)
+    assert [(cause.smallest.error, cause.count) for cause in result.causes.values()] == [("E", 1)]
 
 
 def test_a_corpus_of_another_campaign_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
