@@ -754,7 +754,7 @@ def test_a_merge_loses_no_input_with_a_name_or_a_length_of_its_own(
 
 
 def test_a_merge_that_takes_too_long_is_ended_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    # What it has found by then counts.
+    # Its finds so far count.
     find = json.dumps({"kind": "exception", "summary": "E", "at": "a.py:1", "details": "", "data": "00", "count": 0})
     found = f"printf '\\001\\0\\0\\0\\0\\0\\0\\0' > $KFUZZ_FINDS/counts; echo '{find}' > $KFUZZ_FINDS/one.json"
     script = MERGES.replace("for file", f"{found}; sleep 600; for file")
