@@ -112,7 +112,7 @@ def command(
       kfuzz conform --testee librdkafka --duration 5m
       kfuzz conform --publish --html public/matrix.html
     """
-    require_reports(json_file, junit_file, html_file)
+    require_reports(json_file, junit_file, html_file, expected_file if update_expected else None)
     whole = not globs and not roles
     if update_expected and not whole and (roles or globs != (CONVERSATIONS,)):
         raise UsageError(

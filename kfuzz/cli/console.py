@@ -64,11 +64,17 @@ def echo_json(value: Any) -> None:
     click.echo(json_text(value))
 
 
-def require_reports(*files: str | None) -> None:
-    """``UsageError`` if one of these files cannot be written. ``-`` is standard output."""
-    for file in files:
-        if file is not None and file != "-":
-            require_writable(file)
+def require_reports(json_file: str | None, *files: str | Path | None) -> None:
+    """``UsageError`` if one of these files cannot be written, or two are one. ``-`` is standard output, for JSON."""
+    named = [str(file) for file in files if file is not None]
+    if "-" in named:
+        raise UsageError("only --json - prints a report; name a file in place of the other -")
+    if json_file is not None and json_file != "-":
+        named.append(json_file)
+    places = [require_writable(file).resolve() for file in named]
+    for place in places:
+        if places.count(place) > 1 and not place.is_char_device():
+            raise UsageError(f"{place.name} is named twice; give each report a file of its own")
 
 
 def write_json(file: str, value: Any) -> None:

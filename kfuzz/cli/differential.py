@@ -102,7 +102,7 @@ def command(
     files = differences.keep(found, place, seed=seed)
     click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs per CPU-second", err=True)
     if json_file:
-        write_json(json_file, differences.to_json(found, seed=seed))
+        write_json(json_file, differences.to_json(found, seed=seed, files=files))
     if json_file != "-":
         for sentence in differences.sentences(found, files, seed=seed, shown=SENTENCES_SHOWN):
             click.echo(sentence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -9,7 +10,7 @@ from typing import cast
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import PATH, echo_json
+from kfuzz.cli.console import PATH, echo_json, notice, say
 from kfuzz.files import require_writable
 from kfuzz.fuzz.exporting import FORMATS, Exported, Format, export
 
@@ -46,28 +47,25 @@ def command(
     """
     chosen = cast(Format, form)
     directory = require_writable(directory, directory=True)
-    made = export(
-        chosen,
-        directory,
-        target=target,
-        corpora=inputs,
-        messages=messages,
-        say=lambda line: click.echo(line, err=True),
-    )
+    made = export(chosen, directory, target=target, corpora=inputs, messages=messages, say=notice)
     if as_json:
         echo_json(asdict(made))
         return 0
-    click.echo(f"{made.seeds:,} seeds in {made.folder}")
+    say(f"{made.seeds:,} seeds in {made.folder}")
     if made.dictionary:
-        click.echo(f"the dictionary: {made.dictionary}")
+        say(f"the dictionary: {made.dictionary}")
     if made.mutator:
-        click.echo(f"the mutator: {made.mutator}")
-    click.echo(_next(chosen, made))
+        say(f"the mutator: {made.mutator}")
+    say(_next(chosen, made))
     return 0
 
 
 def _next(form: Format, made: Exported) -> str:
-    words = made.dictionary
+    # The loader searches its own folders for a name without a slash.
+    folder, words, library = (
+        path and shlex.quote(str(path) if len(path.parts) > 1 else f"./{path}")
+        for path in (made.folder, made.dictionary, made.mutator)
+    )
     if form == "oss-fuzz":
         return (
             "next: put your decoder into fuzz_decoder.c and build.sh, fill in project.yaml, and name the image in the "
@@ -76,7 +74,7 @@ def _next(form: Format, made: Exported) -> str:
     if form == "go":
         return "run: go test -fuzz FuzzNAME"
     if form == "libfuzzer":
-        load = f"LD_PRELOAD={made.mutator} " if made.mutator else ""
-        return f"run: {load}./your-fuzzer {f'-dict={words} ' if words else ''}corpus {made.folder}"
-    load = f"AFL_CUSTOM_MUTATOR_LIBRARY={made.mutator} " if made.mutator else ""
-    return f"run: {load}afl-fuzz -i {made.folder} -o findings {f'-x {words} ' if words else ''}-- ./your-harness"
+        load = f"LD_PRELOAD={library} " if library else ""
+        return f"run: {load}./your-fuzzer {f'-dict={words} ' if words else ''}corpus {folder}"
+    load = f"AFL_CUSTOM_MUTATOR_LIBRARY={library} " if library else ""
+    return f"run: {load}afl-fuzz -i {folder} -o findings {f'-x {words} ' if words else ''}-- ./your-harness"

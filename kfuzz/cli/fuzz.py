@@ -41,6 +41,8 @@ SHOWN_HEX_DIGITS: Final = 400
 CONNECT_S: Final = 10
 # Of a rule with the bytes of a response.
 LINE_BYTES_MAX: Final = 300
+# The options that only fuzzing needs.
+OF_CAMPAIGNS: Final = ("seconds", "jobs", "count", "seed", "corpus", "sync", "stop_at_first")
 # All fit a terminal of 80 characters.
 CLIENT_COLUMNS: Final = ("client", "time", "conversations", "per s", "changed", "causes")
 COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "finds", "since new")
@@ -53,11 +55,7 @@ COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "find
 @options.count(", at most", note="A target ends after them, even if time is left.")
 @options.seed
 @options.out("causes, logs and the corpora", default="out/fuzz")
-@click.option(
-    "--corpus",
-    type=PATH,
-    help="Folder of the corpora, one folder per target.  [default: in --out]",
-)
+@click.option("--corpus", type=PATH, help="Folder of the corpora, one folder per target.  [default: in --out]")
 @click.option(
     "--sync",
     metavar="DIR|URI",
@@ -125,9 +123,9 @@ def command(
 ) -> int:
     """Run fuzz targets under atheris. Finds are grouped by cause, and targets run until their time is up.
 
-    Exit code 0: nothing found; 1: something found, and each cause is printed with its smallest input; 2: wrong use;
-    130: interrupted. Ctrl-C ends the campaign early and shows the results so far. The next campaign in the same folder
-    continues from its corpus and its causes.
+    Exit code 0: nothing found; 1: something found, and each cause is printed with its smallest input, or a question to
+    --truth has no answer; 2: wrong use; 130: interrupted. Ctrl-C ends the campaign early and shows the results so far.
+    The next campaign in the same folder continues from its corpus and its causes.
 
     \b
     Examples:
@@ -170,6 +168,10 @@ def command(
         return _fuzz_client(client, Campaign(fuzzed_client, seed, out, topic=reads), seconds, count, jobs, as_json)
     if bootstrap is not None:
         raise UsageError("--bootstrap is about --client; add it, or leave --bootstrap out")
+    if replay or file is not None:
+        strays = [*OF_CAMPAIGNS, *(("truth",) if replay else ("out",))]
+        if unused := options.given(*strays):
+            raise UsageError(f"--{'replay' if replay else 'reproduce'} does not fuzz; leave out {unused[0]}")
     sanitizer = cast("Sanitizer | None", sanitize)
     if peer is not None:
         _refuse_with_peer(peer, targets, truth, replay)
@@ -214,7 +216,7 @@ def command(
     if any(result.interrupted for result in results):
         # The results so far are printed; the exit code is that of an interrupt.
         raise click.Abort
-    return int(any(result.causes for result in results))
+    return int(any(result.failed for result in results))
 
 
 def _require_broker(address: Address) -> None:
@@ -417,8 +419,9 @@ def _show_causes(target: str, causes: Mapping[Path, Cause], sanitizer: str, impl
         more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
         count = f"{_inputs(cause.count)}{printable(known)}{more}"
         click.echo(f"    {count}; the smallest has {len(item.data):,} bytes: {shown}")
+        named = shlex.quote(str(file))
         if item.kills:
-            click.echo(f"    the field that kills: {item.kills[0]}; `kfuzz show {file}` marks it")
+            say(f"    the field that kills: {item.kills[0]}; `kfuzz show {named}` marks it")
         truth = truth_of(item, implementation)
         asked = f" --truth {truth}" if truth else ""
-        click.echo(f"    to run it again: kfuzz fuzz {target}{option}{asked} --reproduce {file}")
+        say(f"    to run it again: kfuzz fuzz {target}{option}{asked} --reproduce {named}")

@@ -91,7 +91,8 @@ def command(
     """
     if not crash.exists():
         raise UsageError(f"{crash} does not exist; check the name")
-    is_of_client = target is None and crash.suffix == ".json" and crash.resolve().parent.name == "causes"
+    # The table of the causes has the name of its folder.
+    is_of_client = target is None and crash.suffix == ".json" and crash.resolve().parent.name == "causes" != crash.stem
     found = input_of_target(crash, target) if target is not None else kept_at(crash)
     if found is None and not is_of_client:
         raise UsageError(

@@ -98,7 +98,7 @@ def command(
       kfuzz report result.json --disclose embargo/reports
       kfuzz report result.json --json | jq '.causes[0]'
     """
-    require_reports(html_file, junit_file)
+    require_reports(None, html_file, junit_file)
     if (name or len(files) > 1) and (html_file or site or junit_file or only_failures or publish or private):
         raise UsageError(
             "--html, --site, --junit, --publish, --disclose and --only-failures are about one result; give only one, "

@@ -29,7 +29,7 @@ from typing import IO, Any, Final, Literal
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
-from kfuzz.files import open_whole, write_whole, writing
+from kfuzz.files import open_whole, read_bytes, write_whole, writing
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
 from kfuzz.fuzz.causes import Causes, document_of, explain, of_end
@@ -43,14 +43,15 @@ from kfuzz.fuzz.reproducing import run_alone
 from kfuzz.fuzz.sample_pipe import SAMPLES, SAMPLES_WAIT
 from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
 from kfuzz.fuzz.shrinking import shrink_causes
-from kfuzz.fuzz.syncing import Shared
+from kfuzz.fuzz.syncing import INPUT, Shared
 from kfuzz.fuzz.targets import Target
 from kfuzz.storage import Target as Place
 
 # How often ``watch`` is called.
 WATCH_S: Final = 0.5
-# A merge runs every input of the corpus once; each is small.
-MERGE_S: Final = 3600
+# How long a merge may take, if the fuzzing was not longer. It runs every input of the corpus once; each is small, but
+# one that hangs costs the time limit.
+MERGE_S: Final = 300
 # How long a testee may take after the fuzzing, if that was not longer. An input without an answer takes 100 seconds.
 TRUTH_LATE_S: Final = 120
 SEED_MAX: Final = 2**32 - 1
@@ -79,7 +80,9 @@ class Result:
     ``crossed`` the inputs that were made from two. ``judged`` counts the inputs of the first tier, and ``judged_twice``
     those that met the full oracle as well. All five are None if nothing was counted: the target has no hook or one
     tier, or no process ended by itself. ``restarts`` counts how often an input ended the fuzzing process,
-    ``unconfirmed`` those of them that did so in no fresh process. ``compared`` counts the questions to ``truth``.
+    ``unconfirmed`` those of them that did so in no fresh process. ``compared`` counts the questions to ``truth``,
+    ``truth_restarts`` how often it was started again, ``truth_unconfirmed`` how often for no one input, and
+    ``truth_late`` says that its time was over before it had answered everything.
     ``interrupted`` means that the user ended the campaign early. ``causes`` are by the file of their smallest input,
     the worst first.
     """
@@ -111,6 +114,9 @@ class Result:
     unconfirmed: int = 0
     set_aside: int = 0
     compared: int | None = None
+    truth_restarts: int = 0
+    truth_unconfirmed: int = 0
+    truth_late: bool = False
     corpus_merged: int | None = None
     interrupted: bool = False
     causes: dict[Path, Cause] = field(default_factory=dict)
@@ -124,6 +130,11 @@ class Result:
         """The rate after the start of the processes."""
         seconds = self.cpu_seconds - self.start_cpu_seconds
         return round((self.executions - self.start_executions) / seconds) if seconds > 0 else 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether something was found, or questions to ``truth`` have no answer."""
+        return bool(self.causes or self.truth_late or self.truth_unconfirmed)
 
     def to_json(self) -> dict[str, Any]:
         """The result as the JSON object in ``--json`` and ``result.json``. Times are in seconds."""
@@ -192,10 +203,17 @@ def run(
     folder, or if a peer cannot be built.
     """
     chosen = [peer.target] if peer else [table.find(name) for name in dict.fromkeys(names)]
+    root = Path(out).resolve()
+    if corpus is not None and Path(corpus).resolve() == root:
+        raise UsageError(f"--corpus and --out are both {out}; leave out --corpus, or name another folder")
+    if truth and (unknown := [target.name for target in chosen if not Truth.knows(target)]):
+        sentence = f"no testee can be asked about an input of {', '.join(unknown)}"
+        if len(unknown) == len(chosen):
+            raise UsageError(f"{sentence}; leave out --truth")
+        say(sentence)
     if peer:
         # A wrong choice leaves no folder.
         sanitizer = sanitizer_of(peer, sanitizer)
-    root = Path(out).resolve()
     place = None if sync is None else Place.of(sync)
     if place:
         # It leaves no folder either.
@@ -416,6 +434,10 @@ class _Campaign:
         with writing(self._corpus):
             self._corpus.mkdir(parents=True, exist_ok=True)
             self._work.mkdir()
+            # libFuzzer gives an input its SHA-1 as its name when it merges. One with another name would be lost then.
+            for path in list(self._corpus.iterdir()):
+                if path.is_file() and not INPUT.fullmatch(path.name):
+                    path.replace(self._corpus / hashlib.sha1(read_bytes(path)).hexdigest())
         own = {hashlib.sha1(data).hexdigest(): data for data in seeds(self.target, say=self._say)}
         for name, data in own.items():
             # The name is a digest, so an existing file has the same contents.
@@ -434,7 +456,8 @@ class _Campaign:
             return
         until = time.monotonic() + seconds
         restarts = executed = 0
-        with open_whole(self._folder / ("log.txt" if job == 0 else f"log-{job + 1}.txt")) as log:
+        log_file = self._folder / ("log.txt" if job == 0 else f"log-{job + 1}.txt")
+        with open_whole(log_file) as log:
             while True:
                 left_s = until - time.monotonic()
                 if (
@@ -449,7 +472,7 @@ class _Campaign:
                 totals, ended = self._run_one(job, command, log, left_s, name, is_counted=runs is not None)
                 executed += totals.executions
                 try:
-                    if not self._judge(ended, totals, name, is_late=time.monotonic() > until):
+                    if not self._judge(ended, totals, name, log_file, is_late=time.monotonic() > until):
                         return
                 except UsageError as error:
                     # It names the log, which has its name only after this block.
@@ -519,7 +542,7 @@ class _Campaign:
                 if number is not None:
                     setattr(result, name, (getattr(result, name) or 0) + number)
 
-    def _judge(self, ended: Ended, totals: Totals, name: str, *, is_late: bool) -> bool:
+    def _judge(self, ended: Ended, totals: Totals, name: str, log: Path, *, is_late: bool) -> bool:
         """Record what one process found. Returns whether an input ended it, so that another one must continue."""
         self._take(self._work / f"finds-{name}")
         if ended.data is not None:
@@ -535,7 +558,6 @@ class _Campaign:
                 "had run once; give it more --seconds, or fewer inputs"
             )
             return False
-        log = self._folder / "log.txt"
         if ended.code:
             summary, _ = explain(ended.lines, ended.code)
             raise UsageError(
@@ -592,7 +614,8 @@ class _Campaign:
         for digest in digests:
             with contextlib.suppress(FileNotFoundError):
                 aside.mkdir(exist_ok=True)
-                os.replace(self._corpus / digest, aside / digest)
+                # The folder of --corpus may be on another disk.
+                shutil.move(self._corpus / digest, aside / digest)
                 self.result.set_aside += 1
 
     # ---------------------------------------------------------------------------------------------- all jobs
@@ -613,7 +636,8 @@ class _Campaign:
         found = self._truth.finish(late_s)
         if found is None:
             return
-        self.result.compared = found.inputs
+        self.result.compared, self.result.truth_late = found.inputs, self._truth.is_late
+        self.result.truth_restarts, self.result.truth_unconfirmed = found.restarts, found.unconfirmed
         said = f"{self.target.name}: {self._truth.label}"
         if self._truth.is_late:
             self._say(f"{said} had not answered everything after {late_s:.0f} s more; the other inputs are left out")
@@ -642,21 +666,29 @@ class _Campaign:
         control = f"-merge_control_file={self._work / 'merge'}"
         command = self._libfuzzer(self.result.seed, control, "-merge=1", smaller, self._corpus)
         with open_whole(self._folder / "merge.txt") as log:
-            _, ended = self._follow(-1, command, log, MERGE_S, {FINDS: str(failed)})
+            began = time.monotonic()
+            limit_s = max(MERGE_S, began - self._began_at)
+            _, ended = self._follow(-1, command, log, limit_s, {FINDS: str(failed)})
         self.result.merge_cpu_seconds = ended.cpu_seconds + cpu_seconds(failed)
         if self._stopping:
             return
-        if ended.code:
-            self._say(f"{self.target.name}: the corpus was not merged ({ended.lines[-1] if ended.lines else ''})")
-            return
         # Some inputs meet the full oracle only here.
         self._take(failed, is_again=True)
+        if ended.code:
+            why = ended.lines[-1] if ended.lines else ""
+            if time.monotonic() - began > limit_s:
+                why = f"that takes longer than {limit_s:.0f} s"
+            self._say(f"{self.target.name}: the corpus was not merged ({why})")
+            return
         broken = failing(failed)
         self._set_aside(sorted(broken))
         kept = {entry.name for entry in os.scandir(smaller)} - broken.keys()
         for entry in list(os.scandir(self._corpus)):
-            if entry.name not in kept:
+            if entry.name not in kept and entry.is_file():
                 os.unlink(entry.path)
+        for name in kept:
+            # An input that is too long was cut, so it has another name.
+            shutil.move(smaller / name, self._corpus / name)
         self.result.corpus_merged = count_files(self._corpus)
 
     def _shrink(self) -> None:

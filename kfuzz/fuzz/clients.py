@@ -279,14 +279,13 @@ class Campaign:
         )
         for one in ordered:
             path = self.out / safe_name(self.client.name) / "causes" / f"{file_name(one.cause)}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
             broke = {"harm": one.deviation.harm, "error": one.deviation.error, "reads_all": one.reads_all}
             write_whole(path, json.dumps(one.conversation.to_json() | {"broke": broke}, indent=2) + "\n")
             self.found[path] = one
 
     def to_json(self) -> dict[str, Any]:
         """The results, for JSON."""
-        names = ("seed", "conversations", "changed", "unconfirmed", "failed", "starts", "interrupted")
+        names = ("seed", "conversations", "changed", "unconfirmed", "failed", "failure", "starts", "interrupted")
         return {name: getattr(self, name) for name in names} | {
             "client": self.implementation,
             "seconds": round(self.seconds, 3),

@@ -407,7 +407,7 @@ class _Reading:
             said = self.driver.ask(do="poll", timeout_ms=LAST_POLL_MS if is_last else POLL_MS)
             if isinstance(said, Ended):
                 break
-            new = [_handed(one) for one in said.get("records", ())]
+            new = _handed(said)
             handed += new
             # A changed high watermark may be lower, so that the end is not yet the last one.
             is_end = said.get("end") and (self.topic.records is None or self.topic.records <= set(handed))
@@ -443,9 +443,10 @@ class _Reading:
         return Ended(HANGS.name, "hands out the same records again and again")
 
 
-def _handed(record: Any) -> Handed:
+def _handed(said: Mapping[str, Any]) -> list[Handed]:
+    """The records in the answer to a poll."""
     try:
-        return int(record["offset"]), record["key"] or None, record["value"] or None
+        return [(int(one["offset"]), one["key"] or None, one["value"] or None) for one in said.get("records", ())]
     except (TypeError, LookupError, ValueError):
         raise UsageError("the driver hands out a record that is none; testees/README.md has its form") from None
 

@@ -126,6 +126,8 @@ class Driver:
             self.produces = frozenset(map(str, hello.get("produces") or ()))
         except (NoHandshake, UsageError) as error:
             raise self._wrong(error) from None
+        except TypeError:
+            raise self._wrong(UsageError("the driver's line has no list of words in produces")) from None
 
     def _wrong(self, error: Exception) -> UsageError:
         """The error for a driver that does not speak as drivers do. It is stopped."""

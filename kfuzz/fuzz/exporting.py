@@ -27,6 +27,7 @@ from kfuzz.fuzz.building import COMPILERS, NoNativeCoverage, compile_mutator, mu
 from kfuzz.fuzz.messages import SELECTOR_SIZE, choices, flat_schema_of
 from kfuzz.fuzz.seeding import dictionary, seeds
 from kfuzz.fuzz.targets import Target
+from kfuzz.units import counted
 
 Format = Literal["libfuzzer", "afl", "go", "oss-fuzz"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
@@ -70,7 +71,7 @@ def export(
     """
     chosen = table.find(target)
     selectors = _selectors(chosen, messages)
-    found = {*seeds(chosen, say=say), *(data for folder in corpora for data in _inputs(folder))}
+    found = {*seeds(chosen, say=say), *(data for folder in corpora for data in _inputs(folder, say))}
     if messages:
         found = {data for data in found if data[:SELECTOR_SIZE] in selectors}
     words = dictionary(chosen)
@@ -168,11 +169,16 @@ def _zipped(found: Sequence[bytes]) -> bytes:
     return made.getvalue()
 
 
-def _inputs(folder: Path) -> list[bytes]:
+def _inputs(folder: Path, say: Callable[[str], None]) -> list[bytes]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name one with an input in each file")
     found = [read_bytes(file) for file in sorted(folder.iterdir()) if file.is_file()]
-    return [data for data in found if 0 < len(data) <= SEED_BYTES_MAX]
+    if not found:
+        raise UsageError(f"{folder} holds no files; name a folder with an input in each file")
+    fitting = [data for data in found if 0 < len(data) <= SEED_BYTES_MAX]
+    if left_out := len(found) - len(fitting):
+        say(f"{folder}: {counted(left_out, 'file')} left out, empty or longer than {SEED_BYTES_MAX >> 20} MiB")
+    return fitting
 
 
 def _compiled(library: Path, schemas: str | None) -> Path:

@@ -191,7 +191,7 @@ class Truth:
 
     def _new(self) -> Iterator[bytes]:
         """The inputs that are new in the corpus."""
-        for name in sorted({entry.name for entry in os.scandir(self._corpus)} - self._seen):
+        for name in sorted({entry.name for entry in os.scandir(self._corpus) if entry.is_file()} - self._seen):
             # An input that broke the target was set aside.
             with contextlib.suppress(FileNotFoundError):
                 # An empty file is not written yet.

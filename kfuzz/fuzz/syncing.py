@@ -86,8 +86,9 @@ class Shared:
             (self._corpus / name).write_bytes(data)
         self._here |= fits
         self._there |= listed.keys()
-        for name, _ in in_parallel(self._give, sorted(self._here - self._there)):
-            self._there.add(name)
+        for name, is_given in in_parallel(self._give, sorted(self._here - self._there)):
+            if is_given:
+                self._there.add(name)
         self._give_causes()
 
     def _give_causes(self) -> None:
@@ -96,10 +97,17 @@ class Shared:
             self._place.write(self._name, text)
             self._given = text
 
-    def _give(self, name: str) -> None:
-        path = self._corpus / name
-        if path.is_file():
-            self._place.write(f"{CORPUS}/{name}", path.read_bytes())
+    def _give(self, name: str) -> bool:
+        """Give one input. False if libFuzzer has not written all of it: then it is given the next time."""
+        data = None
+        # One that breaks the target may be set aside now.
+        with contextlib.suppress(FileNotFoundError):
+            data = (self._corpus / name).read_bytes()
+        if data is not None and hashlib.sha1(data).hexdigest() != name:
+            return False
+        if data is not None:
+            self._place.write(f"{CORPUS}/{name}", data)
+        return True
 
     def finish(self) -> None:
         """Give the causes as they are at the end, and write the sum of all campaigns."""

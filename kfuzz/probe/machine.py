@@ -45,14 +45,14 @@ class Machine:
 
     def __init__(self, pid: int | None, log: Path | None) -> None:
         self._log = log
+        if log is not None and not log.is_file():
+            raise UsageError(f"{log} is not a file; name the one that the broker logs to")
         try:
             self._process = None if pid is None else psutil.Process(pid)
             self.first = self.last = self._need()
             self._at = log.stat().st_size if log is not None else 0
         except psutil.Error:
             raise UsageError(f"the process {pid} cannot be watched; name a broker of yours on this machine") from None
-        except OSError as error:
-            raise UsageError(f"{log}: {error.strerror}; name the file that the broker logs to") from None
         self.most = dict(self.first)
         self._marks = dict(self.first)
 

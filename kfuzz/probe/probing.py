@@ -11,7 +11,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from kfuzz.broker_errors import ERROR_CODES
@@ -101,7 +101,9 @@ def probe(
     notes = [*peer.notes, *limit_notes(asked, peer.max_message_bytes)]
     whole = whole and len(asked) == len(cases)
     column = column_of(handshake, found, asked, places=places, whole=whole, publish=publish, notes=notes)
-    return Probed(Run(tuple(asked), (column,), ()), peer.ended)
+    # The sentence may name a vector whose outcome is withheld.
+    ended = "the probe ended early" if peer.ended and publish else peer.ended
+    return Probed(Run(tuple(asked), (replace(column, stopped=ended),), ()), ended)
 
 
 class ProbedBroker:

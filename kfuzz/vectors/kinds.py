@@ -82,14 +82,7 @@ KINDS: Final = {
             True,
         ),
         # The bytes are the frames of both directions. The contents are what each act of the application gets.
-        Kind(
-            CONVERSATION,
-            (CLIENT,),
-            "acts",
-            (*QUESTION, FRAMES),
-            "records",
-            False,
-        ),
+        Kind(CONVERSATION, (CLIENT,), "acts", (*QUESTION, FRAMES), "records", False),
     )
 }
 STREAM_OPTIONS: Final = KINDS["stream"].options

@@ -296,14 +296,7 @@ def load_file(path: str | Path) -> SuiteFile:
 def suite_file(path: Path, document: Mapping[str, Any]) -> SuiteFile:
     """The file of a checked document."""
     flags = {
-        name: Flag(
-            name,
-            flag["bug_type"],
-            flag["description"],
-            flag["effect"],
-            tuple(flag.get("links", ())),
-            tuple(flag.get("cves", ())),
-        )
+        name: Flag(name, **flag | {key: tuple(flag.get(key, ())) for key in ("links", "cves")})
         for name, flag in document["flags"].items()
     }
     return SuiteFile(path, document["about"], flags, vectors_of(path, document), document)

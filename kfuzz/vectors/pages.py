@@ -14,14 +14,7 @@ from typing import Any
 
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.findings import Code
-from kfuzz.vectors.coverage import (
-    COVERAGE_FILE,
-    TABLES,
-    WITHOUT_VECTOR,
-    Coverage,
-    is_plainly_valid,
-    measure,
-)
+from kfuzz.vectors.coverage import COVERAGE_FILE, TABLES, WITHOUT_VECTOR, Coverage, is_plainly_valid, measure
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.statements import Statement
 

@@ -75,6 +75,8 @@ def test_an_input_of_records_is_kept_as_its_bytes_beside_what_the_testee_made_of
         "cause": replace(cause, deviations=(replace(cause.smallest, data=b"", request={}, answer={}),)).to_json(),
     }
     assert json.loads(second.with_suffix(".json").read_text())["role"] == "log"
+    document = to_json(found, seed=5, files=[first, second])
+    assert [(cause["file"], cause["kills"]) for cause in document["causes"]] == [(str(first), []), (str(second), [])]
     told = sentences(found, [first, second], seed=5, shown=1)
     assert told[0] == "differs where either is allowed: other contents (1 input)"
     assert told[1] == f"  input 1 of seed 5: other contents\n  01  ({first})"

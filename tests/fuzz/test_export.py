@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -201,6 +202,21 @@ def test_go_reads_the_seeds_as_its_own_corpus(tmp_path: Path) -> None:
     assert len(sizes) == made.seeds
 
 
+@pytest.mark.parametrize("folder", [".", "my kit"])
+def test_the_command_for_the_mutator_can_be_pasted(
+    folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(exporting, "_compiled", lambda library, schemas: library)
+    with pytest.raises(SystemExit):
+        main(["export", "libfuzzer", folder])
+    load, _, words, _, seeds = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("run: "))
+    # The loader looks in its own folders for a name without a slash.
+    assert load.removeprefix("LD_PRELOAD=") in ("./libkfuzz_mutator.so", f"{folder}/libkfuzz_mutator.so")
+    assert (tmp_path / words.removeprefix("-dict=")).is_file()
+    assert (tmp_path / seeds).is_dir()
+
+
 @pytest.mark.parametrize(
     ("data", "literal"),
     [(b"", '""'), (b'a"\\b', '"a\\"\\\\b"'), (b"\x00\x1f\x7f\xff ~", '"\\x00\\x1f\\x7f\\xff ~"')],
@@ -215,7 +231,9 @@ def test_inputs_of_a_campaign_are_seeds_too_and_the_same_ones_are_written_once(t
     (corpus / "new").write_bytes(b"an input that is no seed")
     (corpus / "old").write_bytes(seeds(TARGETS["compression"])[0])
     (corpus / "empty").write_bytes(b"")
-    made = export("afl", tmp_path / "kit", target="compression", corpora=[corpus])
+    said: list[str] = []
+    made = export("afl", tmp_path / "kit", target="compression", corpora=[corpus], say=said.append)
+    assert said == [f"{corpus}: 1 file left out, empty or longer than 1 MiB"]
     assert made.seeds == len(seeds(TARGETS["compression"])) + 1
     # The mutator changes record batches, and this target reads compressed streams.
     assert made.mutator is None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -704,6 +706,68 @@ def test_jobs_that_wait_for_their_turn_do_not_begin_after_an_interrupt(
     assert [result.target for result in results] == ["canary", "compression"]
     assert all(result.interrupted and result.corpus_after == result.corpus_before > 0 for result in results)
     assert list((tmp_path / "out").glob("*/.work*")) == []
+
+
+# Each run finds something. A merge keeps all, by SHA-1, as libFuzzer does; one that is too long is cut. "seed" fails in
+# the full oracle.
+MERGES = """
+case "$*" in
+*-merge=1*)
+    mkdir "$KFUZZ_FINDS"
+    echo "$(printf seed | sha1sum | cut -d ' ' -f 1) 0123456789abcdef" > "$KFUZZ_FINDS/failing"
+    for file in $(find "${@: -1}" -type f); do
+        head -c 20 $file > cut
+        mv cut "${@: -2:1}/$(sha1sum < cut | cut -d ' ' -f 1)"
+    done;;
+*) echo "more" > "${@: -1}/$(echo "more" | sha1sum | cut -d ' ' -f 1)";;
+esac
+"""
+
+
+@pytest.mark.parametrize("is_on_another_disk", [False, True])
+def test_a_merge_loses_no_input_with_a_name_or_a_length_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_on_another_disk: bool
+) -> None:
+    rename = os.rename
+
+    def refuses(source: str | Path, target: str | Path) -> None:
+        if is_on_another_disk and Path(source).parent != Path(target).parent:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rename(source, target)
+
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, refuses)
+    stub(tmp_path, monkeypatch, MERGES, shell="bash")
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [b"seed"])
+    folder = tmp_path / "corpora" / "canary"
+    (folder / "deeper").mkdir(parents=True)
+    (folder / "mine.bin").write_bytes(b"mine")
+    (folder / hashlib.sha1(b"long" * 9).hexdigest()).write_bytes(b"long" * 9)
+    (folder / "deeper" / "inner").write_bytes(b"inner")
+    [result] = campaign.run(["canary"], 5, out=tmp_path / "out", corpus=tmp_path / "corpora")
+    left = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert set(left.values()) == {b"more\n", b"mine", b"long" * 5, b"inner"}
+    assert (tmp_path / "out" / "canary" / "aside" / hashlib.sha1(b"seed").hexdigest()).read_bytes() == b"seed"
+    assert all(name == hashlib.sha1(data).hexdigest() for name, data in left.items())
+    assert (folder / "deeper" / "inner").read_bytes() == b"inner"
+    assert (result.corpus_merged, result.set_aside) == (4, 1)
+
+
+def test_a_merge_that_takes_too_long_is_ended_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # Its finds so far count.
+    find = json.dumps({"kind": "exception", "summary": "E", "at": "a.py:1", "details": "", "data": "00", "count": 0})
+    found = f"printf '\\001\\0\\0\\0\\0\\0\\0\\0' > $KFUZZ_FINDS/counts; echo '{find}' > $KFUZZ_FINDS/one.json"
+    script = MERGES.replace("for file", f"{found}; sleep 600; for file")
+    stub(tmp_path, monkeypatch, script, shell="bash")
+    monkeypatch.setattr(running, "GRACE_S", 0.5)
+    monkeypatch.setattr(campaign, "MERGE_S", 0)
+    said: list[str] = []
+    [result] = campaign.run(["canary"], 5, out=tmp_path / "out", say=said.append)
+    assert [line.rpartition(" ")[0].rpartition(" ")[0] for line in said] == [
+        "canary: the corpus was not merged (that takes longer than"
+    ]
+    assert (result.corpus_merged, result.corpus_after) == (None, 2)
+    assert [(cause.smallest.error, cause.count) for cause in result.causes.values()] == [("E", 1)]
 
 
 def test_a_corpus_of_another_campaign_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

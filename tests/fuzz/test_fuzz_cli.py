@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from fuzzer_stub import CANARY_INPUT
 
 from kfuzz import records
 from kfuzz.cli.main import main
+from kfuzz.conformance.judge.causes import Deviation, causes_of
 from kfuzz.fuzz import campaign
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
@@ -60,6 +62,20 @@ def test_a_file_with_two_inputs_is_refused(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "two.hex").write_text("00\n01\n")
     assert kfuzz("canary", "--reproduce", str(tmp_path / "two.hex")) == 2
     assert "holds 2 inputs" in capsys.readouterr().err
+
+
+def test_the_command_of_a_cause_can_be_pasted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "my causes"
+    file.write_bytes(CANARY_INPUT)
+    [cause] = causes_of([Deviation("kfuzz", "panics", error="PlantedBug", data=CANARY_INPUT)])
+    result = campaign.Result("canary", 1, "none", causes={file: cause})
+    monkeypatch.setattr(campaign, "run", lambda *arguments, **options: [result])
+    assert kfuzz("canary", "--out", str(tmp_path)) == 1
+    command = capsys.readouterr().out.splitlines()[-1].removeprefix("    to run it again: ")
+    assert kfuzz(*shlex.split(command)[2:]) == 1
+    assert "the canary is found" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("interrupted", "code"), [(True, 130), (False, 0)])

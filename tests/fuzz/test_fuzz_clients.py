@@ -52,6 +52,11 @@ METADATA: dict[str, object] = {"api": "Metadata", "nth": 2, "mutate": True}
 FUZZING = (ROOT / "docs" / "fuzzing.md").read_text()
 
 
+def says(hello: str, answer: str = "{}") -> str:
+    """The command of a driver that answers everything in the same way."""
+    return shlex.join(("sh", "-c", f"echo {shlex.quote(hello)}; while read line; do echo {shlex.quote(answer)}; done"))
+
+
 def test_equal_seeds_give_equal_conversations_and_others_differ() -> None:
     first, again, other = ([conversation(seed, k, APIS) for k in range(50)] for seed in (1, 1, 2))
     assert first == again
@@ -218,6 +223,8 @@ def test_the_records_of_another_broker_are_those_that_the_client_reads_without_a
         (("--client", "kafka-python"), "kafka-python cannot be driven, because it is not a whole client; take one of"),
         (("--client", "kcat"), "kcat cannot be driven, because it is not a whole client"),
         (("--client", "echo hello"), "--client echo: the driver's line is not JSON"),
+        (("--client", says('{"produces": 5}')), "--client sh: the driver's line has no list of words in produces"),
+        (("--client", says("{}", '{"records": 5}')), "the driver hands out a record that is none"),
         (("--client", "echo {}", "record-batch"), "--client takes --bootstrap"),
         (("--bootstrap", "127.0.0.1:9092"), "--bootstrap is about --client"),
         (("--client", "kafka-consumer", "--bootstrap", "127.0.0.1:1"), "127.0.0.1:1 cannot be reached"),

@@ -68,6 +68,17 @@ def test_each_machine_gets_what_the_others_found_and_nothing_twice(place: str, t
     assert late.has() == {b"a", b"b", b"c"}
 
 
+def test_an_input_that_is_half_written_is_given_when_it_is_whole(place: str, tmp_path: Path) -> None:
+    machine = Machine(place, tmp_path / "one")
+    file = machine.corpus / name_of(b"whole")
+    file.write_bytes(b"who")
+    machine.shared.exchange()
+    assert Place.of(place).list("compression/corpus").files == {}
+    file.write_bytes(b"whole")
+    machine.shared.exchange()
+    assert Place.of(place).read(f"compression/corpus/{file.name}") == b"whole"
+
+
 def test_what_others_put_there_is_checked(place: str, tmp_path: Path) -> None:
     there = Place.of(place)
     there.write(f"compression/corpus/{name_of(b'a')}", b"another content")

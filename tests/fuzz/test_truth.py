@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -291,3 +292,15 @@ def test_a_campaign_goes_on_without_a_reader_that_never_answers(
     [result] = campaign.run(["record-batch"], 5, out=tmp_path / "out", truth=silent, say=said.append)
     assert (result.compared, result.causes, result.corpus_after) == (0, {}, 1)
     assert [line.partition(" after ")[0] for line in said] == ["record-batch: liar@1 had not answered everything"]
+    assert result.to_json()["truth_late"] is result.failed is True
+
+
+def test_targets_about_which_no_testee_can_be_asked_are_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, liar: Testee
+) -> None:
+    stub(tmp_path, monkeypatch, "sleep 0.1", target="record-batch")
+    shutil.copy(tmp_path / "bin" / "record-batch", tmp_path / "bin" / "canary")
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [b"rubbish"])
+    said: list[str] = []
+    campaign.run(["record-batch", "canary"], 5, out=tmp_path / "out", truth=liar, say=said.append)
+    assert said == ["no testee can be asked about an input of canary"]

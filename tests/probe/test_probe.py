@@ -27,7 +27,7 @@ from kfuzz.client.cluster import Cluster
 from kfuzz.client.protocol import ConnectionLost
 from kfuzz.conformance import report
 from kfuzz.conformance.judge.compare import Cell
-from kfuzz.conformance.judge.matrix import Places
+from kfuzz.conformance.judge.matrix import Places, published
 from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE, Codec
@@ -190,6 +190,16 @@ def test_a_broker_that_is_gone_ends_the_probe_with_what_was_seen() -> None:
     assert 1 < len(found) < len(some(GLOB))
     assert done.ended.startswith(f"the broker does not work any more since {GOOD}: 127.0.0.1:{broker.port} cannot be")
     assert "\n" not in done.ended
+    # The report says so too, but others may not learn which vector did it.
+    assert done.run.failed
+    assert report.to_json(done.run)["testees"][0]["stopped"] == done.ended
+    [column] = published(done.run, Places.beside(default_root())).testees
+    assert column.stopped == "it was not asked to the end"
+    with odd_with("die", BAD) as broker:
+        asked = Settings(Address("127.0.0.1", broker.port), timeout_ms=1000)
+        places = Places.beside(default_root())
+        public = probe(cases_for_broker(some(BAD, GOOD)), asked, places=places, publish=True)
+    assert (public.ended, BAD in str(report.sentences(public.run))) == ("the probe ended early", False)
 
 
 def test_a_broker_that_keeps_silent_ends_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ WRONG = "classic-group/Heartbeat/4/wrong/groupId-"
 REFUSED = {
     "--apis --only-failures": "--apis compares with no expected outcomes; leave out the options about them",
     "--health-every 9": "--health-every is for --apis; add --apis, or leave it out",
-    "--apis --log nowhere": "nowhere: No such file or directory; name the file",
+    "--apis --log nowhere": "nowhere is not a file; name the one",
+    "--apis --log /": "/ is not a file; name the one",
     "--apis --pid 2147483647": "cannot be watched",
     "--apis nothing": "leave out GLOB to ask all",
     # Without a topic that can be written to, nothing is reached.

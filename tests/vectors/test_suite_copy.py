@@ -125,10 +125,12 @@ def test_a_manifest_of_somebody_elses_making_deletes_nothing_outside(own: Path, 
     outside.write_text("precious")
     target = tmp_path / "suite"
     target.mkdir()
-    names = {"../precious": "", str(outside): ""}
+    (target / "mine").mkdir()
+    names = {"../precious": "", str(outside): "", "": "", "mine": "", "a\0b": ""}
     (target / MANIFEST_FILE).write_text(json.dumps({"format": "kfuzz-copy/1", "files": names}))
     copy(target, root=own, force=True)
     assert outside.read_text() == "precious"
+    assert (target / "mine").is_dir()
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": "kfuzz-copy/1", "files": 7}'])

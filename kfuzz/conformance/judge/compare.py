@@ -38,15 +38,7 @@ from kfuzz.kafka import CODECS, ROLES
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC
 from kfuzz.text import foreign_text
 from kfuzz.vectors.confirm import first_difference
-from kfuzz.vectors.kinds import (
-    CLIENT,
-    CONVERSATION,
-    FRAMES,
-    KINDS,
-    LEFT_OUT,
-    MAY_REFUSE,
-    PRODUCE_KIND,
-)
+from kfuzz.vectors.kinds import CLIENT, CONVERSATION, FRAMES, KINDS, LEFT_OUT, MAY_REFUSE, PRODUCE_KIND
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.io.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS

@@ -345,7 +345,9 @@ def _published(testee: Column, expectations: Expectations) -> Column:
         )
         for key, standing in testee.standings.items()
     }
-    return replace(testee, standings=standings, expectations=expectations, published=True)
+    # The reason why a probe ended early names a vector.
+    stopped = testee.stopped and "it was not asked to the end"
+    return replace(testee, standings=standings, expectations=expectations, stopped=stopped, published=True)
 
 
 def _compared_with(handshake: Handshake, pinned: str, expectations: Expectations, places: Places) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,16 @@ from kfuzz.units import counted
 HEX_SHOWN_CHARACTERS = 400
 
 
-def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
-    """The run as one JSON document. An input of records is given as hex bytes; a message or stream as its request."""
+def to_json(found: Differential, *, seed: int, files: Sequence[Path] = ()) -> dict[str, Any]:
+    """The run as one JSON document. An input of records is given as hex bytes; a message or stream as its request.
+
+    ``files`` are those of the causes, as :func:`keep` returned them.
+    """
+    causes = [
+        cause_json(cause) | {"kills": [field.to_json() for field in cause.smallest.kills]} for cause in found.causes
+    ]
+    for cause, file in zip(causes, files, strict=False):
+        cause["file"] = str(file)
     return {
         "testee": found.testee,
         "of": found.of,
@@ -34,7 +43,7 @@ def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
         "rules": dict(sorted(found.rules.items())),
         "restarts": found.restarts,
         "unconfirmed": found.unconfirmed,
-        "causes": [cause_json(cause) for cause in found.causes],
+        "causes": causes,
         "deviations": [
             {"index": one.number, "reason": one.reason, "answer": one.answer} | _input(found, one)
             for one in found.deviations
@@ -106,7 +115,7 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
         reason = printable(item.reason)
         lines.append(f"  {item.input} of seed {seed}{made}: {reason}{shown_bytes} ({file})")
         if item.kills:
-            lines.append(f"  the field that kills: {item.kills[0]}; `kfuzz show {file}` marks it")
+            lines.append(f"  the field that kills: {item.kills[0]}; `kfuzz show {shlex.quote(str(file))}` marks it")
     if len(causes) > shown:
         lines.append(f"… and {counted(len(causes) - shown, 'cause')} more; the inputs are in {files[0].parent}")
     # Print every rule, also one that excused nothing, so that a reader sees how much the agreement depends on rules.

@@ -106,7 +106,11 @@ def disclose(
             links=_links(run, cause),
             happens=printable(cause.smallest.error),
             expected=_expected(case),
-            requirements=[_requirement(requirements[one], documents) for one in cause.smallest.requirements],
+            # A suite of the user's own may cite what no table has.
+            requirements=[
+                _requirement(requirements.get(one, {"id": one, "text": one}), documents)
+                for one in cause.smallest.requirements
+            ],
             others=[f"{one.input}" for one in cause.deviations[1 : OTHERS_MAX + 1]],
             more=max(0, cause.count - 1 - OTHERS_MAX),
             kfuzz_version=__version__,

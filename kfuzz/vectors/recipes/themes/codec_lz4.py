@@ -10,11 +10,7 @@ import struct
 from xxhash import xxh32_intdigest
 
 from kfuzz.vectors.recipes.making.builder import Record, batch
-from kfuzz.vectors.recipes.making.containers import (
-    LZ4_MAGIC,
-    LZ4_STORED,
-    lz4_frame,
-)
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, LZ4_STORED, lz4_frame
 from kfuzz.vectors.recipes.making.containers import lz4_compressed as compressed
 from kfuzz.vectors.recipes.making.containers import lz4_parts as frame
 from kfuzz.vectors.recipes.making.containers import lz4_stored as stored

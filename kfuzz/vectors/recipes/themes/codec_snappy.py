@@ -217,11 +217,7 @@ def _bad_blocks(made: Streams) -> None:
         ("copy-first", "a copy comes before any literal", block(copy(1, 64, 2), size=64)),
         ("copy-cut", "the block ends within a copy's offset", block(head, copy(2, 64, 2)[:-1])),
         ("literal-beyond-input", "a literal is longer than the block", block(literal(ENCODED, 1)[:-10])),
-        (
-            "literal-beyond-output",
-            "a literal is longer than the block claims",
-            block(literal(ENCODED, 1), size=10),
-        ),
+        ("literal-beyond-output", "a literal is longer than the block claims", block(literal(ENCODED, 1), size=10)),
         ("literal-length-cut", "the block ends within a literal's length", block(b"\xf4\x10")),
         ("literal-length-four-gib", "a literal claims 4 GiB", block(b"\xfc\xff\xff\xff\xff" + ENCODED)),
         ("too-short", "the block's content is shorter than it claims", block(head)),

@@ -218,12 +218,7 @@ def _extremes(made: Theme) -> None:
             batch(record, last_offset_delta=INT32_MAX, codec="gzip", payload=b"garbage!", hostile=["payload"]),
             "decompression-failed",
         ),
-        (
-            "magic-unknown",
-            "the magic is 5",
-            batch(record, last_offset_delta=INT32_MAX, magic=5),
-            "magic-unknown",
-        ),
+        ("magic-unknown", "the magic is 5", batch(record, last_offset_delta=INT32_MAX, magic=5), "magic-unknown"),
         (
             "record-cut",
             "its only record is truncated",

@@ -81,12 +81,7 @@ def _plain(made: Theme, magic: int) -> None:
     )
     for slug, summary, options in cases:
         made.valid(slug, summary, message(magic, **options), requirements=["MS-KEY-1", "MS-VALUE-1", "MS-BYTES-1"])
-    made.valid(
-        "three-messages",
-        "three messages with consecutive offsets",
-        *three(magic),
-        requirements=["MS-FRAME-1"],
-    )
+    made.valid("three-messages", "three messages with consecutive offsets", *three(magic), requirements=["MS-FRAME-1"])
     made.valid(
         "offset-gap",
         "the second message's offset is 100 higher: compaction removed the others",

@@ -97,13 +97,7 @@ def _known(made: Theme) -> None:
         ("size-too-large", "its size is one too high", b"\x00\x04\x03ab", "tag-size-mismatch", TAG),
         ("size-zero", "its size is 0", b"\x00\x00\x03ab", "tag-size-mismatch", TAG),
         ("cut", "its text is truncated", b"\x00\x03\x03a", "length-exceeds-message", TAG),
-        (
-            "of-later-versions",
-            "tag 1, which only later versions define",
-            b"\x01\x01\x00",
-            "tag-not-in-version",
-            GONE,
-        ),
+        ("of-later-versions", "tag 1, which only later versions define", b"\x01\x01\x00", "tag-not-in-version", GONE),
     ):
         made.message(
             f"fetch-request-v12-known-{slug}",

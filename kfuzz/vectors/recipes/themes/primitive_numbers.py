@@ -28,13 +28,7 @@ def theme() -> Theme:
         for slug, number in (("zero", 0), ("beyond-signed", most // 2 + 1), ("most", most)):
             _add(made, f"{name}-{slug}", f"{name}: {number:,}", of(name, number))
     for name, width in WIDTHS.items():
-        _add(
-            made,
-            f"{name}-cut",
-            f"{name}: one byte is missing",
-            broken(name, bytes(width - 1), "message-cut"),
-            END,
-        )
+        _add(made, f"{name}-cut", f"{name}: one byte is missing", broken(name, bytes(width - 1), "message-cut"), END)
     _floats(made)
     _flags(made)
     for slug, data in (("zero", bytes(16)), ("every-byte", bytes(range(16))), ("ones", b"\xff" * 16)):

@@ -91,18 +91,11 @@ def _errors(made: Theme) -> None:
 def _idempotent(made: Theme) -> None:
     made.produce("idempotent", "one record", batch_of([Record()]))
     made.produce(
-        "idempotent-100",
-        "100 records, in as many batches as the producer likes",
-        of_records(100),
-        also=["SEQ-ORDER-1"],
+        "idempotent-100", "100 records, in as many batches as the producer likes", of_records(100), also=["SEQ-ORDER-1"]
     )
     for codec in ("gzip", "zstd"):
         made.produce(
-            f"idempotent-{codec}",
-            f"100 records with {codec}",
-            of_records(100),
-            also=["RB-CODEC-2"],
-            compression=codec,
+            f"idempotent-{codec}", f"100 records with {codec}", of_records(100), also=["RB-CODEC-2"], compression=codec
         )
     for error in ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS"):
         made.produce(
@@ -129,24 +122,9 @@ def _transactional(made: Theme) -> None:
     def transaction(slug: str, *given: Any, **options: Any) -> None:
         made.produce(slug, *given, idempotent=True, transactional_id=f"kfuzz-{slug}", **options)
 
-    transaction(
-        "transaction",
-        "a transaction of one record",
-        batch_of([Record()]),
-    )
-    transaction(
-        "transaction-100",
-        "a transaction of 100 records",
-        of_records(100),
-        also=["SEQ-ORDER-1"],
-    )
-    transaction(
-        "transaction-lz4",
-        "a transaction with lz4",
-        of_records(99),
-        also=["RB-CODEC-2"],
-        compression="lz4",
-    )
+    transaction("transaction", "a transaction of one record", batch_of([Record()]))
+    transaction("transaction-100", "a transaction of 100 records", of_records(100), also=["SEQ-ORDER-1"])
+    transaction("transaction-lz4", "a transaction with lz4", of_records(99), also=["RB-CODEC-2"], compression="lz4")
     transaction(
         "transaction-not-leader-or-follower",
         "in a transaction, the broker answers once with NOT_LEADER_OR_FOLLOWER",

@@ -46,12 +46,7 @@ def _create(made: Theme) -> None:
         records = (Record(offset_delta=index, timestamp_delta=delta) for index, delta in enumerate(deltas))
         # The documents do not mention times before the epoch. Kafka reads them, but does not write them.
         add = made.acceptable if min(base + delta for delta in deltas) < -1 else made.valid
-        add(
-            slug,
-            summary,
-            batch(*records, base_timestamp=base),
-            requirements=["RB-TIMESTAMP-1", "RB-TIMESTAMP-4"],
-        )
+        add(slug, summary, batch(*records, base_timestamp=base), requirements=["RB-TIMESTAMP-1", "RB-TIMESTAMP-4"])
 
 
 def _log_append(made: Theme) -> None:
@@ -94,11 +89,7 @@ def _log_append(made: Theme) -> None:
 
 
 def _overflow(made: Theme) -> None:
-    cases = (
-        ("overflow", INT64_MAX, 1),
-        ("overflow-twice-largest", INT64_MAX, INT64_MAX),
-        ("underflow", -(2**63), -1),
-    )
+    cases = (("overflow", INT64_MAX, 1), ("overflow-twice-largest", INT64_MAX, INT64_MAX), ("underflow", -(2**63), -1))
     for slug, base, delta in cases:
         made.flag("TimestampOverflow").acceptable(
             slug,
