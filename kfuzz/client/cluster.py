@@ -16,6 +16,7 @@ from kfuzz.client.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost,
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.messages.codec import Message
 from kfuzz.text import foreign_text
+from kfuzz.units import counted
 
 Answer = TypeVar("Answer")
 BACKOFF_S: Final = 0.05
@@ -224,8 +225,8 @@ class Cluster:
         for name, count in wanted.items():
             if found[name] < count:
                 raise UsageError(
-                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and "
-                    f"{count} are needed; add partitions, or send to another topic with --topic"
+                    f"topic {name} of {self.settings.bootstrap} has {counted(found[name], 'partition')}, but needs "
+                    f"{count}; add partitions, or send to another topic with --topic"
                 )
 
     async def create(self, wanted: Mapping[str, tuple[int, Mapping[str, str]]]) -> list[str]:

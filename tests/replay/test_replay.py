@@ -527,7 +527,7 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
             closed = f"127.0.0.1:{free.port}"
         for words, sentence in [
             ((tmp_path, "--bootstrap", place), "has no topic t; create it, or add --create"),
-            ((tmp_path, "--bootstrap", place, "--topic", "t=small"), "has 1 partitions, and 2 are needed"),
+            ((tmp_path, "--bootstrap", place, "--topic", "t=small"), "has 1 partition, but needs 2; add"),
             ((tmp_path, "--bootstrap", place, "--topic", "x=small"), "there is no topic x"),
             ((tmp_path, "--bootstrap", place, "--topic", "t"), "give A=B"),
             ((both, "--bootstrap", place, "--topic", "a=b"), "a and b would both go to b"),
