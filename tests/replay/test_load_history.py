@@ -84,6 +84,12 @@ def damaged(steps: list[Step]) -> list[Step]:
     return [*steps[:4], Step(bytes(data), steps[4].end), *steps[5:]]
 
 
+def old(steps: list[Step]) -> list[Step]:
+    [one] = records.decode(steps[4].data)
+    wrapper = records.RecordBatch(one.base_offset, one.last_offset, one.records, magic=1, compression="gzip")
+    return [*steps[:4], Step(records.encode([wrapper]), steps[4].end), *steps[5:]]
+
+
 @pytest.mark.parametrize(
     ("change", "faults"),
     [
@@ -92,6 +98,7 @@ def damaged(steps: list[Step]) -> list[Step]:
         (reordered, {"reordered": 10}),
         (wrong, {"wrong": 10}),
         (damaged, {"wrong": 10}),
+        (old, {"wrong": 10}),
     ],
 )
 def test_each_planted_fault_is_named_in_both_isolations(
