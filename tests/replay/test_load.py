@@ -188,9 +188,16 @@ def test_a_batch_that_is_sent_again_is_as_late_as_its_first_try() -> None:
     assert topic.latency_ms()["max"] >= 150
 
 
-def test_a_rate_that_cannot_be_reached_is_named_beside_what_was_reached() -> None:
+@pytest.mark.parametrize("from_log", [False, True])
+def test_a_rate_that_cannot_be_reached_is_named_beside_what_was_reached(tmp_path: Path, from_log: bool) -> None:
     broker = FakeBroker({"t": 2}, trouble=lambda topic, partition, count: time.sleep(0.1))
-    report = loaded(broker, rate=Rate(records_per_s=1_000_000), duration_s=1.2)
+    rate = Rate(records_per_s=1_000_000)
+    if from_log:
+        write_log(tmp_path, "t-0", [batch(10 * i) for i in range(20)])
+        with broker:
+            report = replay(find_parts(tmp_path), at(broker, rate=rate, restamp=False))
+    else:
+        report = loaded(broker, rate=rate, duration_s=1.2)
     [line] = [line for line in report.lines("it") if line.startswith("target")]
     assert line.startswith("target 1,000,000/s, reached ")
     assert "; the rate was not reached: at the end, batches were " in line
