@@ -84,7 +84,8 @@ class _Group:
             if member.sync is not None:
                 member.sync.give({"errorCode": ERROR_CODES["REBALANCE_IN_PROGRESS"]})
                 member.sync = None
-        if not all(member.join for member in self.members.values()):
+        # All may have left while one waited for its assignment.
+        if not self.members or not all(member.join for member in self.members.values()):
             return
         self.is_joining = False
         self.generation += 1
