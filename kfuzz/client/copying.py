@@ -130,7 +130,7 @@ class PartitionReader:
         with open(folder / f"{at:020d}.log", "xb") as file:
             while at < end and left > 0:
                 data = memoryview((await self.fetched(at, min(left, FETCH_BYTES)))["records"] or b"")
-                whole = list(frames(data)) if data else []
+                whole = list(frames(data))
                 after = max((last_offset(data[begin:]) + 1 for begin, _, _ in whole), default=at)
                 if after <= at:
                     # It would send the same again and again.

@@ -431,6 +431,7 @@ def test_topics_are_added_replaced_asked_and_removed() -> None:
     assert len(made) == len(made.by_id) == 0
     bad = [b"[", b"[]", b"{}", {"topic": 1}, {"topic": "t"}, {"topic": "t", "hxe": ""}, {"topic": "t", "hex": "0"}]
     bad += [{"topic": "t", "hex": "", "next_offset": "x"}, {"topic": "a/b", "hex": ""}]
+    bad += [{"topic": "t", "produce": True, "leader_epoch": "2"}]
     assert [list(one) for one in told(*bad)] == [["error"]] * len(bad)
     assert len(made) == 0
 
