@@ -90,9 +90,8 @@ def _struct_from(
         elif name in known:
             made[name] = _value_from(definition, known[name], version, value, f"{path}.{name}")
         else:
-            raise UsageError(
-                f"{path}.{foreign_text(name, bytes_max=100)} is not a field; the fields are {', '.join(known) or 'none'}"
-            )
+            unknown = foreign_text(name, bytes_max=100)
+            raise UsageError(f"{path}.{unknown} is not a field; the fields are {', '.join(known) or 'none'}")
     return made
 
 

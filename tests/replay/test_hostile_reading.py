@@ -16,7 +16,6 @@ from kfuzz.client.copying import Live
 from kfuzz.errors import KfuzzError
 from kfuzz.relay.local import LocalProxy
 
-
 FIRST, *OTHERS = (records.encode([batch(10 * i)]) for i in range(3))
 
 
