@@ -28,7 +28,7 @@ def broker() -> Iterator[LocalProxy]:
 
 
 def copied(broker: LocalProxy, folder: Path) -> list[str]:
-    """What a copy says about partitions that are not whole."""
+    """The sentences of a copy about partitions that are not whole."""
     access = Access(Address.parse(broker.bootstrap), timeout_ms=300, retries=1)
     return Live(access, 1 << 20).copy(folder)
 
