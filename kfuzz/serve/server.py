@@ -64,7 +64,7 @@ async def own_address(host: str, port: int, *, what: str, open_to_others: bool) 
 def cannot_open(port: str, error: OSError | OverflowError, *, free: str = "0") -> UsageError:
     """The error for a port that cannot be opened. ``free``: the value with which a user asks for any free port."""
     number = getattr(error, "errno", None)
-    why = os.strerror(number) if number else str(error)
+    why = os.strerror(number) if number else "there is no such port"
     if number == errno.EADDRINUSE:
         why = "another program uses it"
     return UsageError(f"{port} cannot be opened: {why}; take another, or {free} for any free one")
