@@ -225,6 +225,9 @@ def test_groups_and_transactional_ids_of_a_hostile_client_are_bounded() -> None:
     for number in range(serving.KEPT_MAX + 5):
         broker.answer(request("Heartbeat", 3, {"groupId": f"g{number}", "memberId": "", "generationId": 0}), HERE)
     assert len(broker._groups._groups) == serving.KEPT_MAX
+    for member in ("a", "b", ""):
+        asked(broker, "ConsumerGroupHeartbeat", 0, {"groupId": "g", "memberId": member, "memberEpoch": 0})
+    assert len(broker._groups._groups["g"].members) == 1
 
 
 def test_a_member_of_the_newer_kind_of_group_gets_all_partitions_of_its_topics() -> None:
