@@ -92,9 +92,9 @@ def test_a_capture_may_begin_in_the_middle() -> None:
 
 def test_a_last_request_without_an_id_does_no_harm() -> None:
     wire, first = Wire(), next(one for one in CONVERSATION.events if one.event == "request")
-    both = [CONVERSATION.data(first.connection, side) for side in ("request", "response")]
-    packets = [wire.packet(1, 0, flags=SYN), wire.packet(1, 0, both[0][: first.size] + b"\0\0\0\1\0")]
-    capture = Capture("c", pcap([*packets, wire.packet(1, 1, both[1][:PART])]))
+    asked, said = CONVERSATION.data(first.connection, "request"), CONVERSATION.data(first.connection, "response")
+    packets = [wire.packet(1, 0, flags=SYN), wire.packet(1, 0, asked[: first.size] + b"\0\0\0\1\0")]
+    capture = Capture("c", pcap([*packets, wire.packet(1, 1, said[:PART])]))
     assert [bool(one.error) for _, one in capture.frames("kafka")] == [False, True]
 
 
