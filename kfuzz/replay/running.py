@@ -177,7 +177,7 @@ async def _send(
             except KfuzzError as error:
                 report.failure = report.failure or f"what was sent could not be read back: {error}"
         for sender in senders:
-            if (due := sender.pace.due) is not None:
+            if (due := sender.pace.latest_due) is not None:
                 until = sender.sent_at if sender.ended else bounds.stopped
                 report.late_s = max(report.late_s, (until or due) - due)
         if bounds.stopped is None and report.failure is None:
