@@ -306,8 +306,10 @@ class Report:
             f"{what}: {_counted(sent)} in {self.seconds:.1f} s "
             f"({sent.records / seconds:.0f} records/s, {sent.bytes / 1e6 / seconds:.1f} MB/s)"
         )
-        if self.target != Rate():
-            yield self._rates()
+        late = f"the rate was not reached: at the end, batches were {self.late_s:.1f} s late" if self.is_late else ""
+        # A speed is no rate, so it has no target.
+        if words := "; ".join(filter(None, (self._rates(), late))):
+            yield words
         for name, topic in sorted(self.topics.items()):
             yield from _topic_lines(name, topic)
         for name, level in self.levels.items():
@@ -328,12 +330,10 @@ class Report:
     def _rates(self) -> str:
         target, reached = self.target, self.reached
         if target.bytes_per_s is not None:
-            words = f"target {target.bytes_per_s / 1e6:,.1f} MB/s, reached {(reached.bytes_per_s or 0) / 1e6:,.1f} MB/s"
-        else:
-            words = f"target {target.records_per_s:,.0f}/s, reached {reached.records_per_s or 0:,.0f}/s"
-        return words + (
-            f"; the rate was not reached: at the end, batches were {self.late_s:.1f} s late" if self.is_late else ""
-        )
+            return f"target {target.bytes_per_s / 1e6:,.1f} MB/s, reached {(reached.bytes_per_s or 0) / 1e6:,.1f} MB/s"
+        if target.records_per_s is not None:
+            return f"target {target.records_per_s:,.0f}/s, reached {reached.records_per_s or 0:,.0f}/s"
+        return ""
 
 
 def _sum(ours: Any, theirs: Any) -> Any:

@@ -265,6 +265,8 @@ def test_reports_of_processes_add_up(tmp_path: Path) -> None:
     assert total.sent.records == 200
     assert sum(len(second.latencies_us) for second in total.by_second.values()) == 20
     assert replace(total, late_s=2).is_late
+    # Also without a rate: a speed has none.
+    assert "the rate was not reached: at the end, batches were 2.0 s late" in list(Report(late_s=2.0).lines("it"))
 
 
 @pytest.mark.full
