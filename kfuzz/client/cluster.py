@@ -93,8 +93,9 @@ class Cluster:
     def end(self) -> None:
         """The work is over: nobody waits any longer before a batch is sent. Requests still work."""
         self.ended.set()
-        for link in self.batch_links():
-            link.wake()
+        for (_, number), link in self._links.items():
+            if number != CONTROL:
+                link.wake()
 
     async def close(self) -> None:
         if self._expiry is not None:
@@ -166,10 +167,6 @@ class Cluster:
     async def _ask_any(self, api: str, values: Message) -> Message:
         """The answer of any broker."""
         return await (await self._any()).call(api, values)
-
-    def batch_links(self) -> list[Link]:
-        """All connections for batches."""
-        return [link for (_, number), link in self._links.items() if number != CONTROL]
 
     async def until_done(
         self,
