@@ -127,7 +127,9 @@ class Reader:
                 if handed_out := len(fetch.records_of(batch)):
                     self._saw(digest(view) if batch.magic == 2 else OLD, handed_out, now)
             except DecodeError:
-                self._count_strange(after - self.at)
+                # One that leads no further comes again and again.
+                if after > self.at:
+                    self._count_strange(after - self.at)
             self.at = max(self.at, after)
 
     def _count_strange(self, count: int) -> None:
