@@ -300,8 +300,8 @@ class Cluster:
         found: dict[str, int] = {}
         leaders: dict[tuple[str, int], int] = {}
         for topic in answer["topics"]:
-            # Nobody has asked for another one, or for one twice.
-            if (name := topic["name"]) in found or (names is not None and name not in names):
+            # Nobody has asked for another one, for one twice, or for one without a name.
+            if (name := topic["name"]) in found or name is None or (names is not None and name not in names):
                 continue
             if topic["errorCode"] and topic["errorCode"] not in RETRIABLE:
                 raise UsageError(f"topic {name}: {error_name(topic['errorCode'])}; check the name and the permissions")

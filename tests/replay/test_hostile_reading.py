@@ -50,6 +50,12 @@ def test_an_answer_without_the_partition_ends_the_copy(
         copied(broker, tmp_path)
 
 
+def test_a_topic_without_a_name_is_none(broker: LocalProxy, tmp_path: Path) -> None:
+    broker.rule("Metadata", set={"topics[*].name": None})
+    with pytest.raises(KfuzzError, match=r"^no topic of \S+ matches '\*'; there are none$"):
+        copied(broker, tmp_path)
+
+
 @pytest.mark.parametrize("data", [FIRST[:50], FIRST, b""])
 def test_records_that_lead_no_further_end_the_copy(broker: LocalProxy, tmp_path: Path, data: bytes) -> None:
     path = "responses[*].partitions[*].records"
