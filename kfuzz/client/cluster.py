@@ -33,6 +33,8 @@ TOPIC: Final = 2
 CREATED_MAX: Final = 10_000
 # More brokers than any cluster has. Each of them may be tried.
 BROKERS_MAX: Final = 10_000
+# Producers never get the last one: a new leader does not know its offsets yet.
+AGAIN: Final = RETRIABLE | {ERROR_CODES["OFFSET_NOT_AVAILABLE"]}
 # How many topics a sentence names.
 NAMED_MAX: Final = 10
 # Without this setting the broker deletes records older than a week, and most corpora are older.
@@ -193,7 +195,7 @@ class Cluster:
                 moved()
             attempt += 1
             is_over = attempt > self.settings.retries or (self.ended.is_set() and time.monotonic() > late)
-            if code not in RETRIABLE or is_over:
+            if code not in AGAIN or is_over:
                 raise BrokerError(what, code, message)
             self.trouble = f"; the last answer was {what}: {error_name(code)}"
             await asyncio.sleep(backoff_s(attempt))

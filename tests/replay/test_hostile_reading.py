@@ -50,6 +50,11 @@ def test_an_answer_without_the_partition_ends_the_copy(
         copied(broker, tmp_path)
 
 
+def test_a_new_leader_that_does_not_know_its_offsets_yet_is_asked_again(broker: LocalProxy, tmp_path: Path) -> None:
+    broker.rule("ListOffsets", error="OFFSET_NOT_AVAILABLE", times=1)
+    assert copied(broker, tmp_path) == []
+
+
 def test_a_topic_without_a_name_is_none(broker: LocalProxy, tmp_path: Path) -> None:
     broker.rule("Metadata", set={"topics[*].name": None})
     with pytest.raises(KfuzzError, match=r"^no topic of \S+ matches '\*'; there are none$"):

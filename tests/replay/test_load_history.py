@@ -106,7 +106,7 @@ def old(steps: list[Step]) -> list[Step]:
         (reordered, {"reordered": 10}),
         (wrong, {"wrong": 10}),
         (damaged, {"wrong": 10}),
-        (stuck, {"lost": 260}),
+        (stuck, {"lost": 10}),
         (old, {"wrong": 1}),
     ],
 )
