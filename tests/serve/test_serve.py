@@ -672,6 +672,15 @@ async def test_refusals_are_reported_once_for_each_kind_and_counted(server: Serv
     assert server.report.refused == 20
 
 
+@pytest.mark.parametrize("in_json", [False, True])
+def test_a_line_that_is_too_long_ends_the_server(in_json: bool) -> None:
+    words = ["serve", "--from-stdin", *(["--json"] if in_json else [])]
+    program = f"from kfuzz.cli import main, serve; serve.LINE_BYTES_MAX = 10; main.main({words})"
+    done = run_program(sys.executable, "-c", program, input="x" * 20, code=2)
+    assert done.stderr == "kfuzz: a line has more than 10 bytes; send shorter ones\n"
+    assert len(done.stdout.splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     "line",
     [
