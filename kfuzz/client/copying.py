@@ -12,6 +12,7 @@ from typing import Any, Final
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Access
 from kfuzz.client.cluster import CONTROL, Cluster, ClusterFailed, asked
+from kfuzz.client.protocol import BrokerError
 from kfuzz.errors import UsageError
 from kfuzz.files import writing
 from kfuzz.kafka import ISOLATIONS, TOPIC_NAME, Isolation
@@ -129,7 +130,15 @@ class PartitionReader:
         # A broker sends whole batches: the first one may begin before the offset.
         with open(folder / f"{at:020d}.log", "xb") as file:
             while at < end and left > 0:
-                data = memoryview((await self.fetched(at, min(left, FETCH_BYTES)))["records"] or b"")
+                try:
+                    data = memoryview((await self.fetched(at, min(left, FETCH_BYTES)))["records"] or b"")
+                except BrokerError as error:
+                    out_of_range = error.code == ERROR_CODES["OFFSET_OUT_OF_RANGE"]
+                    if not out_of_range or (first_left := await self.offset(EARLIEST_MS)) <= at:
+                        raise
+                    yield f"offsets {at} to {first_left - 1} were deleted before they were read"
+                    at = first_left
+                    continue
                 whole = list(frames(data))
                 after = max((last_offset(data[begin:]) + 1 for begin, _, _ in whole), default=at)
                 if after <= at:

@@ -55,6 +55,15 @@ def test_a_new_leader_that_does_not_know_its_offsets_yet_is_asked_again(broker: 
     assert copied(broker, tmp_path) == []
 
 
+def test_records_that_are_deleted_meanwhile_are_named_and_the_others_copied(broker: LocalProxy, tmp_path: Path) -> None:
+    broker.rule("Fetch", error="OFFSET_OUT_OF_RANGE", nth=1)
+    # The start and the end were asked for before.
+    broker.rule("ListOffsets", set={"topics[*].partitions[*].offset": "10"}, nth=3)
+    assert copied(broker, tmp_path) == ["t-0: offsets 0 to 9 were deleted before they were read"]
+    [log] = tmp_path.glob("t-0/*.log")
+    assert log.read_bytes() == b"".join(OTHERS)
+
+
 def test_a_topic_without_a_name_is_none(broker: LocalProxy, tmp_path: Path) -> None:
     broker.rule("Metadata", set={"topics[*].name": None})
     with pytest.raises(KfuzzError, match=r"^no topic of \S+ matches '\*'; there are none$"):
