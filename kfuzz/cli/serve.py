@@ -94,6 +94,7 @@ async def _serve(
     topics: Topics, names: dict[str, str], settings: Settings, given: BinaryIO | None, as_json: bool
 ) -> None:
     ended = asyncio.Event()
+    fault: BaseException | None = None
     async with Server(topics, settings, tell=lambda sentence: say(sentence, err=True)) as server:
         ports = server.broker.cluster.ports
         with stopped_by_signals(ended.set):
@@ -108,8 +109,10 @@ async def _serve(
             await ended.wait()
             if feeding is not None:
                 feeding.cancel()
-                await asyncio.gather(feeding, return_exceptions=True)
+                [fault] = await asyncio.gather(feeding, return_exceptions=True)
     _summary(server.report, as_json)
+    if isinstance(fault, UsageError):
+        raise fault
 
 
 async def _fed(cluster: Cluster, given: BinaryIO, ended: asyncio.Event) -> None:
@@ -126,8 +129,8 @@ async def _fed(cluster: Cluster, given: BinaryIO, ended: asyncio.Event) -> None:
             # The event loop can watch pipes, sockets and terminals, but not files or /dev/null.
             await feed(cluster, _lines_of_file(given), _say)
     except ValueError:
-        click.echo(f"a line has more than {LINE_BYTES_MAX} bytes; the server ends", err=True)
         ended.set()
+        raise UsageError(f"a line has more than {LINE_BYTES_MAX} bytes; send shorter ones") from None
     finally:
         if not stat.S_ISREG(mode):
             ended.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Final
 
 from kfuzz.errors import UsageError
@@ -50,11 +51,15 @@ class Address:
         if not 0 < self.port <= PORT_MAX:
             return f"there is no port {self.port}"
         try:
+            if ":" in self.host:
+                # Otherwise it is a URL, or several addresses.
+                IPv6Address(self.host)
             # Also refuses empty parts, and parts of more than 63 letters. Its time grows with the square of the length.
             is_name = 0 < len(self.host) <= HOST_CHARACTERS_MAX and bool(self.host.encode("idna"))
-        except UnicodeError:
+        except ValueError:
             is_name = False
-        return "" if is_name and self.host.isprintable() and " " not in self.host else "this is no name of a host"
+        is_name = is_name and self.host.isprintable() and not {" ", "/"} & set(self.host)
+        return "" if is_name else "this is no name of a host"
 
     def __str__(self) -> str:
         host = printable(self.host)

@@ -16,6 +16,7 @@ from kfuzz.client.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost,
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.messages.codec import Message
 from kfuzz.text import foreign_text
+from kfuzz.units import counted
 
 Answer = TypeVar("Answer")
 BACKOFF_S: Final = 0.05
@@ -32,6 +33,8 @@ TOPIC: Final = 2
 CREATED_MAX: Final = 10_000
 # More brokers than any cluster has. Each of them may be tried.
 BROKERS_MAX: Final = 10_000
+# Producers never get the last one: a new leader does not know its offsets yet.
+AGAIN: Final = RETRIABLE | {ERROR_CODES["OFFSET_NOT_AVAILABLE"]}
 # How many topics a sentence names.
 NAMED_MAX: Final = 10
 # Without this setting the broker deletes records older than a week, and most corpora are older.
@@ -92,8 +95,9 @@ class Cluster:
     def end(self) -> None:
         """The work is over: nobody waits any longer before a batch is sent. Requests still work."""
         self.ended.set()
-        for link in self.batch_links():
-            link.wake()
+        for (_, number), link in self._links.items():
+            if number != CONTROL:
+                link.wake()
 
     async def close(self) -> None:
         if self._expiry is not None:
@@ -166,10 +170,6 @@ class Cluster:
         """The answer of any broker."""
         return await (await self._any()).call(api, values)
 
-    def batch_links(self) -> list[Link]:
-        """All connections for batches."""
-        return [link for (_, number), link in self._links.items() if number != CONTROL]
-
     async def until_done(
         self,
         what: str,
@@ -195,7 +195,7 @@ class Cluster:
                 moved()
             attempt += 1
             is_over = attempt > self.settings.retries or (self.ended.is_set() and time.monotonic() > late)
-            if code not in RETRIABLE or is_over:
+            if code not in AGAIN or is_over:
                 raise BrokerError(what, code, message)
             self.trouble = f"; the last answer was {what}: {error_name(code)}"
             await asyncio.sleep(backoff_s(attempt))
@@ -224,8 +224,8 @@ class Cluster:
         for name, count in wanted.items():
             if found[name] < count:
                 raise UsageError(
-                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and "
-                    f"{count} are needed; add partitions, or send to another topic with --topic"
+                    f"topic {name} of {self.settings.bootstrap} has {counted(found[name], 'partition')}, but needs "
+                    f"{count}; add partitions, or send to another topic with --topic"
                 )
 
     async def create(self, wanted: Mapping[str, tuple[int, Mapping[str, str]]]) -> list[str]:
@@ -302,8 +302,8 @@ class Cluster:
         found: dict[str, int] = {}
         leaders: dict[tuple[str, int], int] = {}
         for topic in answer["topics"]:
-            # Nobody has asked for another one, or for one twice.
-            if (name := topic["name"]) in found or (names is not None and name not in names):
+            # Nobody has asked for another one, for one twice, or for one without a name.
+            if (name := topic["name"]) in found or name is None or (names is not None and name not in names):
                 continue
             if topic["errorCode"] and topic["errorCode"] not in RETRIABLE:
                 raise UsageError(f"topic {name}: {error_name(topic['errorCode'])}; check the name and the permissions")

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.address import Access
-from kfuzz.client.cluster import CONTROL, Cluster, asked
+from kfuzz.client.cluster import CONTROL, Cluster, ClusterFailed, asked
+from kfuzz.client.protocol import BrokerError
 from kfuzz.errors import UsageError
 from kfuzz.files import writing
 from kfuzz.kafka import ISOLATIONS, TOPIC_NAME, Isolation
@@ -76,7 +77,7 @@ class Live:
 class PartitionReader:
     """Asks the leader of a partition, as often as the settings allow. ``connection`` is the number of the connection.
 
-    Raises ``BrokerError`` for an error that stays.
+    Raises ``BrokerError`` for an error that stays, and ``ClusterFailed`` for an answer without the partition.
     """
 
     cluster: Cluster
@@ -88,7 +89,7 @@ class PartitionReader:
         """The first offset from a time (ms) on; also of LATEST_MS and EARLIEST_MS."""
         partition = {"partitionIndex": self.number, "timestamp": timestamp}
         values = {"replicaId": -1, "topics": [{"name": self.topic, "partitions": [partition]}]}
-        return int((await self._asked("ListOffsets", values))["topics"][0]["partitions"][0]["offset"])
+        return int((await self._asked("ListOffsets", values, "topics"))["offset"])
 
     async def fetched(self, offset: int, bytes_max: int, isolation: Isolation = "read_uncommitted") -> Any:
         """The partition's part of the answer to Fetch."""
@@ -96,10 +97,10 @@ class PartitionReader:
         topics = [{"topic": self.topic, "partitions": [partition]}]
         values = {"maxWaitMs": WAIT_MS, "minBytes": 1, "maxBytes": bytes_max, "sessionEpoch": -1, "topics": topics}
         values["isolationLevel"] = ISOLATIONS.index(isolation)
-        return (await self._asked("Fetch", values))["responses"][0]["partitions"][0]
+        return await self._asked("Fetch", values, "responses")
 
-    async def _asked(self, api: str, values: Message) -> Any:
-        """The answer of the leader, after as many attempts as the settings allow."""
+    async def _asked(self, api: str, values: Message, topics: str) -> Any:
+        """The partition's part of the leader's answer, after as many attempts as the settings allow."""
         moves: list[bool] = []
 
         async def ask() -> Message:
@@ -110,7 +111,12 @@ class PartitionReader:
             return await link.call(api, values, VERSION_MAX[api])
 
         what = f"{self.topic}-{self.number}: {api}"
-        return await self.cluster.until_done(what, ask, lambda: moves.append(True))
+        answer = await self.cluster.until_done(what, ask, lambda: moves.append(True))
+        try:
+            # One topic and one partition were asked for.
+            return answer[topics][0]["partitions"][0]
+        except IndexError:
+            raise ClusterFailed(f"{what}: the answer has no partition; look at the broker") from None
 
     async def copied(self, folder: Path, wanted: Live) -> AsyncIterator[int | str]:
         """Write the segment. Yields how many bytes were written, after each piece, and a sentence about what is not."""
@@ -124,14 +130,23 @@ class PartitionReader:
         # A broker sends whole batches: the first one may begin before the offset.
         with open(folder / f"{at:020d}.log", "xb") as file:
             while at < end and left > 0:
-                data = memoryview((await self.fetched(at, min(left, FETCH_BYTES)))["records"] or b"")
-                whole = list(frames(data)) if data else []
-                if not whole:
+                try:
+                    data = memoryview((await self.fetched(at, min(left, FETCH_BYTES)))["records"] or b"")
+                except BrokerError as error:
+                    out_of_range = error.code == ERROR_CODES["OFFSET_OUT_OF_RANGE"]
+                    if not out_of_range or (first_left := await self.offset(EARLIEST_MS)) <= at:
+                        raise
+                    yield f"offsets {at} to {first_left - 1} were deleted before they were read"
+                    at = first_left
+                    continue
+                whole = list(frames(data))
+                after = max((last_offset(data[begin:]) + 1 for begin, _, _ in whole), default=at)
+                if after <= at:
+                    # It would send the same again and again.
                     file.write(data)
                     yield f"the broker sends no whole batch from offset {at} on"
                     return
-                for begin, _, _ in whole:
-                    at = max(at, last_offset(data[begin:]) + 1)
+                at = after
                 size = file.write(data[: sum(whole[-1][:2])])
                 left -= size
                 yield size

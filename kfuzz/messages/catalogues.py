@@ -8,7 +8,9 @@ the clients' jar defines. The other has the records that the broker's jars defin
 from __future__ import annotations
 
 import json
+import lzma
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from kfuzz.kafka import LATEST, RELEASES
 from kfuzz.messages.language import definition_of, parse_definition, parse_versions
 from kfuzz.messages.model import Definition, Field, Versions
 from kfuzz.messages.text import Node, parse
+from kfuzz.text import foreign_text
 
 FORMAT: Final = "kfuzz-messages/1"
 # The name of the catalogue with each release's records: what the broker's jars define for logs and files.
@@ -227,8 +230,8 @@ def _members(path: Path) -> dict[str, str]:
                             "Kafka's"
                         )
                     texts[f"{path.name}/{member}"] = _text(jar.read(member), f"{path}: {member}")
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise UsageError(f"{path} cannot be read as a jar: {error}; fetch it again") from None
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+        raise UsageError(f"{path} cannot be read as a jar: {foreign_text(error)}; fetch it again") from None
     return texts
 
 
@@ -338,7 +341,7 @@ def condense(catalogues: Iterable[Catalogue], release: str) -> bytes:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value, separators=(",", ":"))
 
 
 def message_of(definition: Definition) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of
+from kfuzz.text import foreign_text
 from kfuzz.wire.messages.values import UNKNOWN_TAGGED_FIELDS, StructValue
 
 _NO_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -89,7 +90,8 @@ def _struct_from(
         elif name in known:
             made[name] = _value_from(definition, known[name], version, value, f"{path}.{name}")
         else:
-            raise UsageError(f"{path}.{name} is not a field; the fields are {', '.join(known) or 'none'}")
+            unknown = foreign_text(name, bytes_max=100)
+            raise UsageError(f"{path}.{unknown} is not a field; the fields are {', '.join(known) or 'none'}")
     return made
 
 

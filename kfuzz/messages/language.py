@@ -30,6 +30,7 @@ from kfuzz.messages.model import (
     key_of,
 )
 from kfuzz.messages.text import Node, parse
+from kfuzz.text import foreign_text
 
 LISTENERS: Final = ("broker", "controller", "zkBroker")
 # The entity types of fields, and the type that each requires.
@@ -145,7 +146,7 @@ class _Object:
 
 
 def _fail(file: str, line: int, path: str, what: str) -> NoReturn:
-    raise UsageError(f"{file}:{line}: {f'{path}: ' if path else ''}{what}")
+    raise UsageError(f"{file}:{line}: {foreign_text(f'{path}: {what}' if path else what)}")
 
 
 class _Reader:

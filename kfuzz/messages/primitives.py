@@ -89,11 +89,8 @@ def to_json_value(primitive: str, value: Any) -> Any:
 
 def from_json_value(primitive: str, form: Any) -> Any:
     """The value of a JSON form. Raises ``UsageError`` if the form is wrong."""
-    if primitive == "varlong":
-        return from_json(_shape("int64").definition, 0, {"value": form})["value"]
-    if primitive in VARINTS:
-        return from_json(_shape("int32").definition, 0, {"value": form})["value"]
-    return from_json(_shape(primitive).definition, 0, {"value": form})["value"]
+    same_form = {"varlong": "int64"}.get(primitive, "int32") if primitive in VARINTS else primitive
+    return from_json(_shape(same_form).definition, 0, {"value": form})["value"]
 
 
 def _require(primitive: str) -> None:

@@ -14,6 +14,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Final, NoReturn
 
 from kfuzz.errors import UsageError
+from kfuzz.text import foreign_text
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
@@ -68,7 +69,7 @@ class _Parser:
         return self.line
 
     def fail(self, what: str) -> NoReturn:
-        raise UsageError(f"{self.file}:{self.here()}: {what}")
+        raise UsageError(f"{self.file}:{self.here()}: {foreign_text(what)}")
 
     def blank(self) -> str:
         """Skip blanks and comments. Returns the next character, or an empty string at the end."""

@@ -134,7 +134,9 @@ class Capture(Recording):
         requests.path.rename(self.folder / file_name(number, "request"))
         answered = array("q")
         if responses is not None:
-            places = {SIZE.unpack_from(view, at + ID_AT)[0]: place for place, at in enumerate(asked)}
+            # A frame may be too short for an id.
+            ids = ((place, view[at + ID_AT : at + ID_AT + SIZE.size]) for place, at in enumerate(asked))
+            places = {SIZE.unpack(one)[0]: place for place, one in ids if len(one) == SIZE.size}
             first = {re.escape(one.to_bytes(4, signed=True)[:1]) for one in places}
             start = re.compile(RESPONSE_START % b"".join(first), re.DOTALL)
             answered, cut = _frames(responses.view(), responses, start, partial(_response, places=places))

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from kfuzz.client.address import PLAIN, PORT_MAX, Address, Security
 from kfuzz.client.link import Link, are_of_this_machine
 from kfuzz.client.protocol import ConnectionLost
-from kfuzz.client.tls import client_context, secured, server_context
+from kfuzz.client.tls import client_context, secured, server_context, why
 from kfuzz.errors import EncodeError, KfuzzError, MessageError, UsageError
 from kfuzz.relay.addresses import replace_addresses
 from kfuzz.relay.connection import Connection, Side
@@ -207,16 +207,17 @@ class Proxy:
         # Brokers may be set up to name the proxy itself. A place for that would lead through the proxy twice.
         if self._is_own(port, [self._host if host == "localhost" else host]):
             return Address(self._host, port)
-        if len(self.places) >= BROKERS_MAX or broker.flaw:
-            why = broker.flaw or f"there are {BROKERS_MAX} brokers already"
-            self._watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {why}")
-            # Nobody listens there.
-            return Address(self._host, 1)
+        flaw = broker.flaw or (f"there are {BROKERS_MAX} brokers already" if len(self.places) >= BROKERS_MAX else "")
         next_port = self.settings.port and self.settings.port + len(self.places)
-        try:
-            return self._listen(broker, next_port if next_port <= PORT_MAX else 0)
-        except OSError:
-            return self._listen(broker, 0)
+        # If the next port is not free, any other serves.
+        for port in () if flaw else (next_port if next_port <= PORT_MAX else 0, 0):
+            try:
+                return self._listen(broker, port)
+            except OSError as error:
+                flaw = why(error)
+        self._watch.note_broker(broker, "broker-without-place", f"clients cannot reach it through the proxy: {flaw}")
+        # Nobody listens there.
+        return Address(self._host, 1)
 
     # -- connections
 

@@ -116,15 +116,10 @@ class Recorder:
         connection that is closed: its client got no more.
         """
         at = self._sizes.get((connection, direction))
-        if self._is_over or at is None:
-            return
         views = [memoryview(one) for one in pieces]
         size = sum(map(len, views))
         taken = size + (0 if at else BLOCK_BYTES)
-        if self._written + taken > self.bytes_max:
-            what = f"{self.folder} has {show_size(self.bytes_max)}"
-            self.end(what)
-            self._tell(f"{what}, so nothing more is recorded; --record-max allows more")
+        if at is None or self._is_full(taken):
             return
         self._sizes[connection, direction] = at + size
         self._written += taken
@@ -158,7 +153,17 @@ class Recorder:
 
     # -- writing
 
+    def _is_full(self, size: int) -> bool:
+        """Whether there is no room for so many bytes. Then the recording ends."""
+        if not self._is_over and self._written + size > self.bytes_max:
+            what = f"{self.folder} has {show_size(self.bytes_max)}"
+            self.end(what)
+            self._tell(f"{what}, so nothing more is recorded; --record-max allows more")
+        return self._is_over
+
     def _event(self, event: str, connection: int, more: Mapping[str, Any]) -> None:
+        if event != "end" and self._is_full(0):
+            return
         ms = round((time.monotonic_ns() - self._start_ns) / NS_PER_MS, 3)
         self._line({"event": event, "connection": connection, "ms": ms, **more})
 

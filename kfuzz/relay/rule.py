@@ -72,7 +72,7 @@ _TABLE: Final = Form({"type": "object"}, "give a table of values by their names"
 _PATHS: Final = Form(
     {"type": "object", "minProperties": 1},
     'give a table such as {"responses[*].partitions[*].highWatermark": 5}',
-    lambda value: type(value) is dict and value,
+    lambda value: type(value) is dict and value and all(isinstance(path, str) for path in value),
 )
 _CONDITIONS: Final[dict[str, Form]] = {
     "api": _SHORT,

@@ -29,6 +29,8 @@ from kfuzz.wire.records.framing import frames
 # The known facts about a batch. From SEEN on, there is a bit for each reader.
 ACKNOWLEDGED, IDEMPOTENT, TRANSACTIONAL, COMMITTED, ABORTED, SEEN = (1 << at for at in range(6))
 FETCH_BYTES: Final = 8 << 20
+# In place of a digest: nothing that is sent has an old format.
+OLD: Final = -1
 OFFSET_OUT_OF_RANGE: Final = ERROR_CODES["OFFSET_OUT_OF_RANGE"]
 # How long a reader waits at the end for records that are missing, or for the markers of the last transactions.
 QUIET_S: Final = 10.0
@@ -123,9 +125,11 @@ class Reader:
             try:
                 [batch] = records.decode(view)
                 if handed_out := len(fetch.records_of(batch)):
-                    self._saw(digest(view), handed_out, now)
+                    self._saw(digest(view) if batch.magic == 2 else OLD, handed_out, now)
             except DecodeError:
-                self._count_strange(after - self.at)
+                # One that leads no further comes again and again.
+                if after > self.at:
+                    self._count_strange(after - self.at)
             self.at = max(self.at, after)
 
     def _count_strange(self, count: int) -> None:

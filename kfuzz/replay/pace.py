@@ -61,7 +61,8 @@ class Pace:
 
     ``gap`` makes a gap between two batches of the mean gap; None keeps it. ``phase`` is the part of a gap before the
     first batch, so that the partitions do not all send at the same moment. :attr:`due` is when the last batch was due,
-    on the clock of ``time.monotonic``; None if nothing says when.
+    on the clock of ``time.monotonic``; None if nothing says when. :attr:`latest_due` is the latest of these times:
+    timestamps may go back, but the order stays.
     """
 
     def __init__(self, bounds: Bounds, share: float = 1.0, phase: float = 0.0, gap: Gap | None = None) -> None:
@@ -70,12 +71,15 @@ class Pace:
         self.phase = phase
         self.gap = gap
         self.due: float | None = None
+        self.latest_due: float | None = None
         self._next = bounds.began
 
     async def wait_for(self, batch: Batch) -> bool:
         """Wait until ``batch`` may be sent. False if the run ends before."""
         bounds = self.bounds
         self.due = self._due(batch)
+        if self.due is not None:
+            self.latest_due = max(self.latest_due or bounds.began, self.due)
         if bounds.end is not None and (self.due or time.monotonic()) >= bounds.end:
             await self._until(bounds.end)
             bounds.stop()

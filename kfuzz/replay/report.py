@@ -64,9 +64,6 @@ class Count:
         self.records += records
         self.bytes += size
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.to_json().values())
-
     def to_json(self) -> dict[str, int]:
         """The three numbers."""
         return asdict(self)
@@ -221,11 +218,6 @@ class Report:
             return f"the first batch has {self.over} records, more than --records allows, so nothing was sent"
         return self.failure
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether a signal, such as Ctrl-C, ended the replay."""
-        return self.signal != 0
-
     def topic(self, name: str) -> TopicReport:
         """The report of one topic, which is made if it is not there yet."""
         # Making one takes as long as sending a batch, so not `setdefault`.
@@ -243,7 +235,7 @@ class Report:
         """The sent batches of all topics."""
         total = Count()
         for topic in self.topics.values():
-            total.add(*topic.sent)
+            _sum(total, topic.sent)
         return total
 
     @property
@@ -291,7 +283,7 @@ class Report:
             "levels": {name: level.to_json() for name, level in self.levels.items()},
             "throttled_ms": self.throttled_ms,
             "reconnects": self.reconnects,
-            "interrupted": self.interrupted,
+            "interrupted": self.signal != 0,
             "failure": self.why,
             "topics": {name: topic.to_json() for name, topic in sorted(self.topics.items())},
         }
@@ -306,8 +298,10 @@ class Report:
             f"{what}: {_counted(sent)} in {self.seconds:.1f} s "
             f"({sent.records / seconds:.0f} records/s, {sent.bytes / 1e6 / seconds:.1f} MB/s)"
         )
-        if self.target != Rate():
-            yield self._rates()
+        late = f"the rate was not reached: at the end, batches were {self.late_s:.1f} s late" if self.is_late else ""
+        # A speed is no rate, so it has no target.
+        if words := "; ".join(filter(None, (self._rates(), late))):
+            yield words
         for name, topic in sorted(self.topics.items()):
             yield from _topic_lines(name, topic)
         for name, level in self.levels.items():
@@ -322,18 +316,16 @@ class Report:
             yield f"throttled by the broker: {self.throttled_ms} ms"
         if self.why is not None:
             yield f"ended early: {self.why}"
-        elif self.interrupted:
+        elif self.signal:
             yield "ended early: interrupted"
 
     def _rates(self) -> str:
         target, reached = self.target, self.reached
         if target.bytes_per_s is not None:
-            words = f"target {target.bytes_per_s / 1e6:,.1f} MB/s, reached {(reached.bytes_per_s or 0) / 1e6:,.1f} MB/s"
-        else:
-            words = f"target {target.records_per_s:,.0f}/s, reached {reached.records_per_s or 0:,.0f}/s"
-        return words + (
-            f"; the rate was not reached: at the end, batches were {self.late_s:.1f} s late" if self.is_late else ""
-        )
+            return f"target {target.bytes_per_s / 1e6:,.1f} MB/s, reached {(reached.bytes_per_s or 0) / 1e6:,.1f} MB/s"
+        if target.records_per_s is not None:
+            return f"target {target.records_per_s:,.0f}/s, reached {reached.records_per_s or 0:,.0f}/s"
+        return ""
 
 
 def _sum(ours: Any, theirs: Any) -> Any:

@@ -176,10 +176,11 @@ async def _send(
                 await verification.finish(again=settings.check_history)
             except KfuzzError as error:
                 report.failure = report.failure or f"what was sent could not be read back: {error}"
-        if bounds.stopped is not None:
-            due = [sender.pace.due for sender in senders if not sender.ended and sender.pace.due is not None]
-            report.late_s = max(0.0, bounds.stopped - min(due, default=inf))
-        elif report.failure is None:
+        for sender in senders:
+            if (due := sender.pace.latest_due) is not None:
+                until = sender.sent_at if sender.ended else bounds.stopped
+                report.late_s = max(report.late_s, (until or due) - due)
+        if bounds.stopped is None and report.failure is None:
             report.short_s = settings.duration_s
     finally:
         if verification is not None:

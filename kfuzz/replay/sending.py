@@ -119,6 +119,8 @@ class Sender:
     _change: asyncio.Event = field(default_factory=asyncio.Event)
     _numbers: int = 0
     _latest: int = 0
+    # When the last batch was sent, on the clock of ``time.monotonic``; and whether nothing is left.
+    sent_at: float | None = None
     ended: bool = False
 
     @property
@@ -140,6 +142,7 @@ class Sender:
             if isinstance(step, Batch):
                 if not await self.pace.wait_for(step) or not await self._replay(step):
                     break
+                self.sent_at = time.monotonic()
             elif self.pace.bounds.stopped is not None:
                 break
             elif isinstance(step, Marker):

@@ -75,6 +75,8 @@ BEHAVIOUR: Final = Object(
 FAULTS: Final = ("not_offered", "unreadable")
 # Fields that make a partition, and fields that change one that is there.
 CONTENTS: Final = ("hex", "steps", "produce")
+# Fields about given bytes.
+OF_BYTES: Final = ("next_offset", "aborted", "aborted_always", "last_stable_offset", "fetch_start", "leader_epoch")
 LINE: Final = Object(
     {
         "topic": TEXT,
@@ -130,6 +132,8 @@ def _topic(cluster: Cluster, asked: Values) -> Values:
     contents = [one for one in CONTENTS if one in asked]
     if len(contents) > 1:
         raise UsageError(f"a line has one of {', '.join(CONTENTS)}, not {' and '.join(contents)}")
+    if contents in ([], ["produce"]) and (unused := [one for one in OF_BYTES if one in asked]):
+        raise UsageError(f"a line with {' and '.join(unused)} also needs hex or steps")
     if contents:
         topics.put_partition(name, index, partition := _made(asked))
     else:

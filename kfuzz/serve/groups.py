@@ -84,7 +84,8 @@ class _Group:
             if member.sync is not None:
                 member.sync.give({"errorCode": ERROR_CODES["REBALANCE_IN_PROGRESS"]})
                 member.sync = None
-        if not all(member.join for member in self.members.values()):
+        # All may have left while one waited for its assignment.
+        if not self.members or not all(member.join for member in self.members.values()):
             return
         self.is_joining = False
         self.generation += 1
@@ -121,6 +122,11 @@ class _Group:
     def of(self, caller: Caller) -> list[str]:
         """The members that were last seen on a connection."""
         return [member_id for member_id, member in self.members.items() if member.caller is caller]
+
+    def forget(self, caller: Caller) -> None:
+        """Forget the member of a client that has another one now: it will not come back."""
+        for former in self.of(caller):
+            del self.members[former]
 
     def lose(self, caller: Caller, member_id: str) -> None:
         """Remove a member of a lost connection, unless it came back on another one."""
@@ -173,9 +179,7 @@ class Groups:
         if error:
             return {"errorCode": error, "memberId": member_id}, 0
         if not member_id:
-            # A client has one member; an earlier one will not come back.
-            for former in group.of(asked.caller):
-                del group.members[former]
+            group.forget(asked.caller)
             member_id = group.new_id(asked)
         group.protocol_type = values["protocolType"]
         self._look_at(group, "ConsumerProtocolSubscription", *(one["metadata"] for one in protocols))
@@ -243,6 +247,7 @@ class Groups:
         group, error = self._group(asked, values["groupId"])
         member_id, epoch, names = values["memberId"], values["memberEpoch"], values["subscribedTopicNames"]
         if epoch == 0 and not error:
+            group.forget(asked.caller)
             member_id = member_id or group.new_id(asked)
             group.generation = 1
             group.members[member_id] = _Member(asked.caller, values["instanceId"], [])

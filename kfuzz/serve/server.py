@@ -64,7 +64,7 @@ async def own_address(host: str, port: int, *, what: str, open_to_others: bool) 
 def cannot_open(port: str, error: OSError | OverflowError, *, free: str = "0") -> UsageError:
     """The error for a port that cannot be opened. ``free``: the value with which a user asks for any free port."""
     number = getattr(error, "errno", None)
-    why = os.strerror(number) if number else str(error)
+    why = os.strerror(number) if number else "there is no such port"
     if number == errno.EADDRINUSE:
         why = "another program uses it"
     return UsageError(f"{port} cannot be opened: {why}; take another, or {free} for any free one")
@@ -126,9 +126,10 @@ class Server:
             settings.host, settings.port, what="broker", open_to_others=settings.open_to_others
         )
         try:
-            # asyncio would put words of its own around the system's.
             for node_id in range(1, self.settings.brokers + 1):
-                listening = socket.create_server((address, self.port and self.port + node_id - 1), family=family)
+                port = self.port and self.port + node_id - 1
+                # asyncio would put words of its own around the system's.
+                listening = socket.create_server((address, port), family=family)
                 # Connections inherit this. Without it, each answer waits 40 ms for the client to acknowledge its size.
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connected = partial(self._connected, node_id)
@@ -136,7 +137,7 @@ class Server:
                 self.broker.cluster.ports[node_id] = listening.getsockname()[1]
         except (OSError, OverflowError) as error:
             self._close()
-            raise cannot_open(f"port {self.port} of {self.host}", error, free="--port 0") from None
+            raise cannot_open(f"port {port} of {self.host}", error, free="--port 0") from None
         self.host, self.port = self._servers[FIRST_NODE].sockets[0].getsockname()[:2]
         return self
 

@@ -261,7 +261,7 @@ def stream_partition(vector: Vector) -> GivenPartition:
 def headers(data: bytes) -> Iterator[Header]:
     """The headers of the whole batches in ``data``, until one that is cut or has an impossible length."""
     delta_at = HEADER_AT["last_offset_delta"]
-    for at, size, magic in frames(data) if data else ():
+    for at, size, magic in frames(data):
         [offset] = OFFSET.unpack_from(data, at)
         # A frame may be shorter than a header of its format.
         is_whole = magic == 2 and size >= delta_at + INT32.size

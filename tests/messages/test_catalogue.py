@@ -122,6 +122,14 @@ def test_a_catalogue_is_the_same_when_it_is_condensed_again(tmp_path: Path) -> N
         assert b"about" not in once
 
 
+def test_a_default_of_any_text_is_kept_when_a_catalogue_is_condensed(tmp_path: Path) -> None:
+    text = {"name": "Text", "type": "string", "versions": "0", "default": "ü\ud800"}
+    odd = {"name": "Odd", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [text]}
+    (tmp_path / "odd.json").write_text(json.dumps(odd))
+    (tmp_path / "condensed.json").write_bytes(condense([load(tmp_path / "odd.json")], "1"))
+    assert load(tmp_path / "condensed.json").messages == load(tmp_path / "odd.json").messages
+
+
 def test_jars_folders_and_files_are_read_alike(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "deep" / "message").mkdir(parents=True)
@@ -179,6 +187,13 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
         jar.writestr("b/message/A.json", DEFINITION)
     with zipfile.ZipFile(tmp_path / "large.jar", "w", zipfile.ZIP_DEFLATED) as jar:
         jar.writestr("a/message/A.json", DEFINITION + " " * (16 << 20))
+    for name, method in (("deflated.jar", zipfile.ZIP_DEFLATED), ("lzma.jar", zipfile.ZIP_LZMA)):
+        with zipfile.ZipFile(tmp_path / name, "w", method) as jar:
+            jar.writestr("a/message/A.json", DEFINITION)
+        with (tmp_path / name).open("r+b") as file:
+            # Inside the compressed bytes.
+            file.seek(60)
+            file.write(b"\xff" * 20)
     good = (tmp_path / "twice.jar").read_bytes()
     (tmp_path / "broken.jar").write_bytes(good[:40] + b"\xff" * 20 + good[60:])
     for name, words in (
@@ -193,6 +208,8 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
         ("empty.jar", "has no definitions"),
         ("twice.jar", "DataOfMine is defined twice"),
         ("broken.jar", "cannot be read as a jar"),
+        ("deflated.jar", "cannot be read as a jar: Error -3"),
+        ("lzma.jar", "cannot be read as a jar: Corrupt input data"),
         ("large.jar", "large.jar: up to a/message/A.json, its definitions have more than 16777216 bytes"),
     ):
         with pytest.raises(UsageError, match=words):

@@ -91,6 +91,8 @@ NO_UUID = "it must be a uuid as Kafka writes it, such as AAAAAAAAAAAAAAAAAAAAAA"
         ({"flags": 1}, "FormData.flags is not a field; the fields are flag, number, long, share, id, text, data, "
          "longs, part, parts"),
         ({"part": {"x": 1}}, "FormData.part.x is not a field; the fields are name"),
+        ({"part": {"x" * 5000: 1}},
+         f"FormData.part.{'x' * 70}… (cut from 5000 characters) is not a field; the fields are name"),
         ({"flag": 1}, "FormData.flag is a number; it must be true or false"),
         ({"number": True}, "FormData.number is a bool; it must be a whole number"),
         ({"number": 1.5}, "FormData.number is a number; it must be a whole number"),

@@ -161,6 +161,13 @@ def test_a_text_that_is_no_json_is_refused_in_one_sentence(text: str) -> None:
         parse(text, "x.json")
 
 
+@pytest.mark.parametrize("text", ['{"%s": 1}', '{"name": "%s"}', '{"%s": 1, "%s": 2}'])
+def test_a_sentence_about_a_long_name_is_cut(text: str) -> None:
+    with pytest.raises(UsageError, match=r"\(cut from 1\d{5} characters\)$") as caught:
+        parse_definition(text.replace("%s", "x" * 100_000))
+    assert len(str(caught.value)) < 5000
+
+
 def test_comments_stand_anywhere_but_in_texts() -> None:
     text = '// a\n{ // b\n "x" // c\n : // d\n [1, // e\n "// f"] // g\n}// h'
     assert plain(parse(text, "x")) == {"x": [1, "// f"]}

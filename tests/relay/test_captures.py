@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cli.cli_driver import kfuzz
-from relay.capturing import IPV4, IPV6, PART, Wire, pcap
+from relay.capturing import IPV4, IPV6, PART, SYN, Wire, pcap
 
 from kfuzz.errors import UsageError
 from kfuzz.relay.captures import Capture
@@ -88,6 +88,14 @@ def test_a_capture_may_begin_in_the_middle() -> None:
     capture = Capture("c", pcap(PACKETS[205:]))
     assert len(talk(capture)) > len(WHOLE) // 2
     assert capture.flaw == "2 connections began before the capture"
+
+
+def test_a_last_request_without_an_id_does_no_harm() -> None:
+    wire, first = Wire(), next(one for one in CONVERSATION.events if one.event == "request")
+    asked, said = CONVERSATION.data(first.connection, "request"), CONVERSATION.data(first.connection, "response")
+    packets = [wire.packet(1, 0, flags=SYN), wire.packet(1, 0, asked[: first.size] + b"\0\0\0\1\0")]
+    capture = Capture("c", pcap([*packets, wire.packet(1, 1, said[:PART])]))
+    assert [bool(one.error) for _, one in capture.frames("kafka")] == [False, True]
 
 
 def test_what_is_not_kafka_is_counted(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import socket
+from unittest.mock import Mock
 
 import pytest
 from relay.proxied import asking, codes, in_loop, through
@@ -23,6 +25,18 @@ async def test_a_broker_that_is_given_twice_or_is_the_proxy_itself_gets_no_other
         [place] = proxy.places.values()
         assert proxy.place(place.host, place.port) == proxy.place("localhost", place.port) == place
         assert (proxy.brokers, len(proxy.places)) == ((BROKER,), 1)
+
+
+@in_loop
+async def test_a_broker_for_which_no_handle_is_left_has_no_place_until_there_is_one() -> None:
+    async with Proxy((BROKER,), Settings()) as proxy:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("socket.create_server", Mock(side_effect=OSError(errno.EMFILE, "")))
+            assert proxy.place("127.0.0.1", 10) == Address("127.0.0.1", 1)
+        assert proxy.place("127.0.0.1", 10) != Address("127.0.0.1", 1)
+        [remark] = proxy.watch.remarks.values()
+        assert (remark.code, remark.count) == ("broker-without-place", 1)
+        assert remark.first.endswith("clients cannot reach it through the proxy: Too many open files")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])

@@ -113,6 +113,22 @@ def test_a_full_recording_ends_and_the_proxy_continues(tmp_path: Path) -> None:
     assert not Recording(tmp_path / "out").flaw
 
 
+def test_connections_without_a_frame_fill_a_recording_too(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    async def many() -> None:
+        broker = Address("b", 1)
+        recorder = Recorder(tmp_path / "out", 2000, [broker], {broker: Address("p", 1)}, said.append)
+        for number in range(1, 100):
+            recorder.opened(number, broker)
+            recorder.closed(number)
+
+    asyncio.run(many())
+    assert said == [f"{tmp_path / 'out'} has 2000 B, so nothing more is recorded; --record-max allows more"]
+    assert (tmp_path / "out" / CONVERSATION).stat().st_size < 2500
+    assert not Recording(tmp_path / "out").flaw
+
+
 def test_a_folder_that_is_gone_ends_the_recording_and_the_proxy_continues(tmp_path: Path) -> None:
     async def removed(client: Client) -> None:
         await joins(client)

@@ -42,6 +42,8 @@ def test_text_and_json_are_one_form(text: str, document: dict[str, Any]) -> None
 
 def test_python_programs_may_give_bytes() -> None:
     assert Rule({"api": "Fetch", "bytes": b"\1\2"}).to_json()["hex"] == "0102"
+    with pytest.raises(UsageError, match=r"set is .* give a table such as"):
+        Rule({"api": "Fetch", "set": {1: 2}})
 
 
 # These are too long for a file.

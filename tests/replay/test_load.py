@@ -158,18 +158,20 @@ def stalls(number: int, seconds: float) -> Any:
     return trouble
 
 
+def replayed(folder: Path, broker: FakeBroker, batches: int, rate: Rate) -> Report:
+    """The report of a log with so many batches in each of both partitions."""
+    for partition in range(2):
+        write_log(folder, f"t-{partition}", [batch(10 * i) for i in range(batches)])
+    with broker:
+        return replay(find_parts(folder), at(broker, rate=rate, restamp=False))
+
+
 @pytest.mark.parametrize("from_log", [False, True])
 def test_the_latency_of_what_is_due_while_the_broker_stalls_counts_from_then(tmp_path: Path, from_log: bool) -> None:
     # 100 batches a second for each of both partitions; the broker does nothing for half of the second.
     broker = FakeBroker({"t": 2}, trouble=stalls(5, 0.5))
     rate = Rate(records_per_s=2000)
-    if from_log:
-        for partition in range(2):
-            write_log(tmp_path, f"t-{partition}", [batch(10 * i) for i in range(100)])
-        with broker:
-            report = replay(find_parts(tmp_path), at(broker, rate=rate, restamp=False))
-    else:
-        report = loaded(broker, rate=rate, records=2000)
+    report = replayed(tmp_path, broker, 100, rate) if from_log else loaded(broker, rate=rate, records=2000)
     topic = report.topics["t"]
     assert topic.sent.batches in (200, 201)
     # At least 40 batches of each partition were due in the first 0.4 s of it.
@@ -188,9 +190,11 @@ def test_a_batch_that_is_sent_again_is_as_late_as_its_first_try() -> None:
     assert topic.latency_ms()["max"] >= 150
 
 
-def test_a_rate_that_cannot_be_reached_is_named_beside_what_was_reached() -> None:
+@pytest.mark.parametrize("from_log", [False, True])
+def test_a_rate_that_cannot_be_reached_is_named_beside_what_was_reached(tmp_path: Path, from_log: bool) -> None:
     broker = FakeBroker({"t": 2}, trouble=lambda topic, partition, count: time.sleep(0.1))
-    report = loaded(broker, rate=Rate(records_per_s=1_000_000), duration_s=1.2)
+    rate = Rate(records_per_s=1_000_000)
+    report = replayed(tmp_path, broker, 10, rate) if from_log else loaded(broker, rate=rate, duration_s=1.2)
     [line] = [line for line in report.lines("it") if line.startswith("target")]
     assert line.startswith("target 1,000,000/s, reached ")
     assert "; the rate was not reached: at the end, batches were " in line
@@ -258,6 +262,8 @@ def test_reports_of_processes_add_up(tmp_path: Path) -> None:
     assert total.sent.records == 200
     assert sum(len(second.latencies_us) for second in total.by_second.values()) == 20
     assert replace(total, late_s=2).is_late
+    # Also without a rate: a speed has none.
+    assert "the rate was not reached: at the end, batches were 2.0 s late" in list(Report(late_s=2.0).lines("it"))
 
 
 @pytest.mark.full

@@ -84,6 +84,20 @@ def damaged(steps: list[Step]) -> list[Step]:
     return [*steps[:4], Step(bytes(data), steps[4].end), *steps[5:]]
 
 
+def stuck(steps: list[Step]) -> list[Step]:
+    data = bytearray(steps[4].data)
+    # The sign of the last offset's delta.
+    data[23] ^= 0x80
+    return [*steps[:4], Step(bytes(data), steps[4].end), *steps[5:]]
+
+
+def old(steps: list[Step]) -> list[Step]:
+    # It is shorter than a header of magic 2.
+    last = steps[4].end - 1
+    message = records.RecordBatch(last, last, [records.Record(last, 1, None, b"x")], magic=1)
+    return [*steps[:4], Step(records.encode([message]), steps[4].end), *steps[5:]]
+
+
 @pytest.mark.parametrize(
     ("change", "faults"),
     [
@@ -92,6 +106,8 @@ def damaged(steps: list[Step]) -> list[Step]:
         (reordered, {"reordered": 10}),
         (wrong, {"wrong": 10}),
         (damaged, {"wrong": 10}),
+        (stuck, {"lost": 10}),
+        (old, {"wrong": 1}),
     ],
 )
 def test_each_planted_fault_is_named_in_both_isolations(

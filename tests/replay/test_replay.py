@@ -442,6 +442,16 @@ def test_the_bound_on_time_ends_a_slow_replay(tmp_path: Path) -> None:
     assert report.is_clean
 
 
+def test_a_batch_with_an_old_timestamp_is_not_late(tmp_path: Path) -> None:
+    write_log(
+        tmp_path, "t-0", [RecordBatch(i, i, [records.Record(i, FIRST_MS - i * 2 * 10**9, None, b"x")]) for i in (0, 1)]
+    )
+    with FakeBroker({"t": 1}) as broker:
+        report = play(tmp_path, broker, speed=10.0**6)
+    assert report.sent.batches == 2
+    assert report.is_clean
+
+
 def test_the_speed_begins_at_the_lowest_timestamp(tmp_path: Path) -> None:
     write_log(tmp_path, "t-0", plain(2))
     late = [RecordBatch(0, 0, [records.Record(0, FIRST_MS + 3_600_000, None, b"late")])]
@@ -527,7 +537,7 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
             closed = f"127.0.0.1:{free.port}"
         for words, sentence in [
             ((tmp_path, "--bootstrap", place), "has no topic t; create it, or add --create"),
-            ((tmp_path, "--bootstrap", place, "--topic", "t=small"), "has 1 partitions, and 2 are needed"),
+            ((tmp_path, "--bootstrap", place, "--topic", "t=small"), "has 1 partition, but needs 2; add"),
             ((tmp_path, "--bootstrap", place, "--topic", "x=small"), "there is no topic x"),
             ((tmp_path, "--bootstrap", place, "--topic", "t"), "give A=B"),
             ((both, "--bootstrap", place, "--topic", "a=b"), "a and b would both go to b"),

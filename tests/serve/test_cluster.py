@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import time
 from typing import Any
@@ -36,6 +37,23 @@ def fetch(
 def first(got: dict[str, Any]) -> dict[str, Any]:
     partition: dict[str, Any] = got["responses"][0]["partitions"][0]
     return partition
+
+
+def test_a_port_of_a_further_broker_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    create = socket.create_server
+
+    def taken(address: tuple[str, int], **more: Any) -> socket.socket:
+        if address[1] == 3:
+            raise OSError(errno.EADDRINUSE, "")
+        return create((address[0], 0), **more)
+
+    async def opened() -> None:
+        async with Server(topics(), Settings(port=1, brokers=3)):
+            pass
+
+    monkeypatch.setattr("socket.create_server", taken)
+    with pytest.raises(UsageError, match=r"^port 3 of 127\.0\.0\.1 cannot be opened: another program uses it; "):
+        asyncio.run(opened())
 
 
 # -- limits

@@ -431,6 +431,7 @@ def test_topics_are_added_replaced_asked_and_removed() -> None:
     assert len(made) == len(made.by_id) == 0
     bad = [b"[", b"[]", b"{}", {"topic": 1}, {"topic": "t"}, {"topic": "t", "hxe": ""}, {"topic": "t", "hex": "0"}]
     bad += [{"topic": "t", "hex": "", "next_offset": "x"}, {"topic": "a/b", "hex": ""}]
+    bad += [{"topic": "t", "produce": True, "leader_epoch": "2"}]
     assert [list(one) for one in told(*bad)] == [["error"]] * len(bad)
     assert len(made) == 0
 
@@ -669,6 +670,15 @@ async def test_refusals_are_reported_once_for_each_kind_and_counted(server: Serv
             assert await size.is_closed_after(struct.pack(">i", -1 - number))
             assert await api.is_closed_after(struct.pack(">ihhi", 8, 900 + number, 0, 1))
     assert server.report.refused == 20
+
+
+@pytest.mark.parametrize("in_json", [False, True])
+def test_a_line_that_is_too_long_ends_the_server(in_json: bool) -> None:
+    words = ["serve", "--from-stdin", *(["--json"] if in_json else [])]
+    program = f"from kfuzz.cli import main, serve; serve.LINE_BYTES_MAX = 10; main.main({words})"
+    done = run_program(sys.executable, "-c", program, input="x" * 20, code=2)
+    assert done.stderr == "kfuzz: a line has more than 10 bytes; send shorter ones\n"
+    assert len(done.stdout.splitlines()) == 2
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from serve.asking import HERE, Client, asked, fed, request, served
 
+from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.serve import Broker, Server, Topics, groups
 from kfuzz.serve import cluster as serving
 
@@ -61,6 +62,21 @@ async def test_two_members_share_a_group_and_one_that_goes_leaves_it_to_the_othe
         while (await one.ask("Heartbeat", 3, _as(again)))["errorCode"] != 27:
             await asyncio.sleep(0)
         assert len((await join(one, first["memberId"]))["members"]) == 1
+
+
+@served(limits={"HELD_S_MAX": 0.05})
+async def test_a_group_that_all_have_left_while_one_waits_for_its_assignment_is_empty(server: Server) -> None:
+    async with Client(server) as one, Client(server) as two:
+        first = await join(one)
+        waiting = asyncio.create_task(join(two))
+        while (await one.ask("Heartbeat", 3, _as(first)))["errorCode"] != 27:
+            await asyncio.sleep(0)
+        members = [await join(one, first["memberId"]), await waiting]
+        waiting = asyncio.create_task(sync(two, members[1]))
+        await asyncio.sleep(0)
+        left = [{"memberId": one["memberId"]} for one in members]
+        await one.ask("LeaveGroup", 3, {"groupId": "g", "members": left})
+        assert (await waiting)["errorCode"] == ERROR_CODES["UNKNOWN_MEMBER_ID"]
 
 
 @served(limits={"HELD_S_MAX": 600})
@@ -209,6 +225,9 @@ def test_groups_and_transactional_ids_of_a_hostile_client_are_bounded() -> None:
     for number in range(serving.KEPT_MAX + 5):
         broker.answer(request("Heartbeat", 3, {"groupId": f"g{number}", "memberId": "", "generationId": 0}), HERE)
     assert len(broker._groups._groups) == serving.KEPT_MAX
+    for member in ("a", "b", ""):
+        asked(broker, "ConsumerGroupHeartbeat", 0, {"groupId": "g", "memberId": member, "memberEpoch": 0})
+    assert len(broker._groups._groups["g"].members) == 1
 
 
 def test_a_member_of_the_newer_kind_of_group_gets_all_partitions_of_its_topics() -> None:
