@@ -24,6 +24,8 @@ RETURN_S_MAX: Final = 3.0
 # The same for a member that has sent no request with its id. If the answer to its first JoinGroup was lost, its client
 # does not know the id and cannot come back.
 FIRST_RETURN_S_MAX: Final = 0.5
+# Kafka's default of offset.metadata.max.bytes. Kafka also compares it with the number of characters.
+METADATA_MAX: Final = 4096
 # The type of groups whose members write messages of Kafka's consumer protocol for each other.
 CONSUMERS: Final = "consumer"
 
@@ -292,18 +294,25 @@ class Groups:
             error = group.refusal(asked.caller, values["memberId"], values["generationIdOrMemberEpoch"])
         topics = []
         for one in values["topics"]:
-            name = self.cluster.name_of(one)
+            name, partitions = self.cluster.name_of(one), []
             for each in one["partitions"]:
-                if not error and group.members and name in self.cluster.topics.by_name:
-                    place = name, each["partitionIndex"]
-                    remember(group.offsets, place, (each["committedOffset"], each["committedMetadata"] or ""))
-            topics.append(_acknowledged(one, error) | {"topicId": one["topicId"]})
+                index, metadata = each["partitionIndex"], each["committedMetadata"] or ""
+                refused = error or ERROR_CODES["OFFSET_METADATA_TOO_LARGE"] * (len(metadata) > METADATA_MAX)
+                if not refused and group.members and name in self.cluster.topics.by_name:
+                    remember(group.offsets, (name, index), (each["committedOffset"], metadata))
+                partitions.append({"partitionIndex": index, "errorCode": refused})
+            topics.append({"name": one["name"], "topicId": one["topicId"], "partitions": partitions})
         return {"topics": topics}, 0
 
     def TxnOffsetCommit(self, asked: Asked) -> tuple[Values, int]:
         # These offsets are not kept.
         _, error = self._group(asked, asked.values["groupId"])
-        return {"topics": [_acknowledged(one, error) for one in asked.values["topics"]]}, 0
+        topics = []
+        for one in asked.values["topics"]:
+            indexes = [each["partitionIndex"] for each in one["partitions"]]
+            said = [{"partitionIndex": index, "errorCode": error} for index in indexes]
+            topics.append({"name": one["name"], "partitions": said})
+        return {"topics": topics}, 0
 
 
 def _fault(name: str, data: bytes) -> str:
@@ -314,9 +323,3 @@ def _fault(name: str, data: bytes) -> str:
     # A reader takes a newer version for the newest that it knows.
     verdict = check(name, min(version, catalogue().find(name).valid_versions.highest), data[2:])
     return f"version {version} of {verdict.fatal}" if verdict.fatal else ""
-
-
-def _acknowledged(topic: Values, error: int) -> Values:
-    """The answer for the offsets of a topic."""
-    indexes = [one["partitionIndex"] for one in topic["partitions"]]
-    return {"name": topic["name"], "partitions": [{"partitionIndex": one, "errorCode": error} for one in indexes]}

@@ -216,6 +216,12 @@ def test_commits_are_kept_when_the_members_have_left() -> None:
     assert committed() == [7, -1]
     stale = asked(broker, "OffsetCommit", 7, commit | {"generationIdOrMemberEpoch": 9, "topics": topics})
     assert stale["topics"][0]["partitions"][0]["errorCode"] == 22
+    for number, error in ((4096, 0), (4097, 12)):
+        large = [{"name": "t", "partitions": [{"committedOffset": number, "committedMetadata": "m" * number}]}]
+        [topic] = asked(broker, "OffsetCommit", 7, commit | {"topics": large})["topics"]
+        assert topic["partitions"][0]["errorCode"] == error
+    assert committed() == [4096, -1]
+    asked(broker, "OffsetCommit", 7, commit | {"topics": topics})
     asked(broker, "LeaveGroup", 1, {"groupId": "g", "memberId": joined["memberId"]})
     assert committed() == [7, -1]
 
