@@ -74,9 +74,10 @@ def command(
     and version of the testee's Kafka release: with default values, with every field filled, and mutants. Mutants that
     kfuzz can read are also written again.
 
-    The smallest input of each cause is kept in the folder differential of --out.
+    The smallest input of each cause is kept in the folder differential of --out. Ctrl-C ends the run early and shows
+    the results so far.
 
-    Exit code 0: no difference; 1: some inputs differ; 2: wrong use.
+    Exit code 0: no difference; 1: some inputs differ; 2: wrong use; 130: interrupted.
 
     \b
     Examples:
@@ -94,18 +95,29 @@ def command(
     testee = only(names, commands, default=REFERENCE, start_timeout_ms=start_timeout_ms)
     run, total = _prepared(testee, what, role, count, seed, root, globs)
     before = os.times()
+    kept: list[Differential] = []
+    interrupted = False
     with progress(what, total) as set_done:
-        found = run(on_progress=set_done)
+        try:
+            run(on_progress=set_done, begun=kept.append)
+        except KeyboardInterrupt:
+            interrupted = True
+            if not kept:
+                raise
+    [found] = kept
     found.require_support()
     # The testee has ended, so the children's times include it.
     cpu_s = sum(os.times()[:4]) - sum(before[:4])
     files = differences.keep(found, place, seed=seed)
     click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs per CPU-second", err=True)
     if json_file:
-        write_json(json_file, differences.to_json(found, seed=seed, files=files))
+        write_json(json_file, differences.to_json(found, seed=seed, files=files) | {"interrupted": interrupted})
     if json_file != "-":
         for sentence in differences.sentences(found, files, seed=seed, shown=SENTENCES_SHOWN):
             click.echo(sentence)
+    if interrupted:
+        # The results so far are printed; the exit code is that of an interrupt.
+        raise click.Abort
     return 1 if found.failed else 0
 
 

@@ -16,6 +16,7 @@ import pytest
 from cli_driver import kfuzz
 from conftest import counts, the_testee
 from referee_tools import refusing
+from signals import KFUZZ, interrupt_when, start
 
 from kfuzz import records
 from kfuzz.conformance.differential.records import RULES, differ
@@ -478,3 +479,17 @@ def test_disagreements_exit_with_1_are_reported_with_their_hex_and_kept_whole(tm
 def test_agreement_exits_with_0_and_prints_json_alone() -> None:
     document = json.loads(kfuzz("differential", "--testee", "kfuzz", "--count", "300", "--json", "-", code=0).stdout)
     assert (document["agreed"], document["deviations"], document["restarts"]) == (300, [], 0)
+
+
+def test_an_interrupted_run_shows_and_keeps_what_it_found(tmp_path: Path) -> None:
+    script = refusing(tmp_path, f"count == 300 and open({str(tmp_path / 'asked')!r}, 'x')").argv
+    report = tmp_path / "report.json"
+    process = start(
+        [*KFUZZ, "differential", "--count", "10000000", "--command", " ".join(script), "--json", report], cwd=tmp_path
+    )
+    out, said = interrupt_when(process, (tmp_path / "asked").exists, within_s=60)
+    assert (process.returncode, said.splitlines()[-1]) == (130, "kfuzz: interrupted")
+    document = json.loads(report.read_text())
+    assert (document["interrupted"], document["inputs"] > 200) == (True, True)
+    assert all((tmp_path / cause["file"]).is_file() for cause in document["causes"])
+    assert out.splitlines()[-1].endswith(f"{len(document['deviations'])} differ")

@@ -114,28 +114,28 @@ def differ_messages(
     mutants: int = 200,
     only: range | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
+    begun: Callable[[Differential], None] = lambda found: None,
 ) -> Differential:
     """Ask ``testee`` about every message and version of a catalogue, and compare its answers with kfuzz's results.
 
     ``name`` names one of kfuzz's catalogues; only its messages of these ``kinds`` are asked for, and of these only the
-    versions with the numbers ``only``, in the order of :func:`versions_of`.
+    versions with the numbers ``only``, in the order of :func:`versions_of`. ``begun`` gets the result before the first
+    question; it grows with each answer.
 
     ``UsageError`` if the testee does not start. If kfuzz refuses and the testee lets an undeclared exception escape,
     that counts as agreement, as for records: docs/differences.md.
     """
     found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
-    versions = 0
+    begun(found)
 
     def asked() -> Iterator[tuple[Sample, bytes]]:
-        nonlocal versions
         chosen = (only.start, only.stop) if only else (None,)
-        for definition, version in islice(versions_of(name, kinds), *chosen):
-            versions += 1
+        for done, (definition, version) in enumerate(islice(versions_of(name, kinds), *chosen), 1):
+            found.setting = f"in {done} versions"
             yield from ((one, b"") for one in _ask(definition, version, seed, samples, mutants))
-            on_progress(versions)
+            on_progress(done)
 
     _ask_all(testee, found, asked())
-    found.setting = f"in {versions} versions"
     return found
 
 
@@ -147,7 +147,7 @@ def differ_inputs(
 ) -> Differential:
     """Give ``inputs`` (message, version, bytes) to kfuzz and to ``testee``, and compare what they read and write again.
 
-    ``begun`` gets the result before the first question; it grows with each answer. Raises as :func:`differ_messages`.
+    ``begun`` is called as by :func:`differ_messages`, and what is raised is the same.
     """
     found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
     begun(found)

@@ -399,21 +399,22 @@ def differ(
         begun(found)
         asked(inputs, found, on_progress, first)
         for cause in found.causes[:shrunk]:
-            found.deviations.append(_shrunk(found, cause, asked))
+            made = _shrunk(found.testee, cause, asked)
+            found.deviations.remove(cause.smallest)
+            found.deviations.append(made)
     return found
 
 
-def _shrunk(found: Differential, cause: Cause, ask: Callable[..., Differential]) -> Deviation:
+def _shrunk(testee: str, cause: Cause, ask: Callable[..., Differential]) -> Deviation:
     """A smaller input with the same cause, in place of its smallest one, with the fields that kill in it."""
     item = cause.smallest
-    found.deviations.remove(item)
     smaller = {item.data: item}
 
     def find_first(candidates: Sequence[bytes]) -> int | None:
         # Few at first: each that ends the testee costs its start.
         at, size = 0, 1
         while at < len(candidates):
-            tried = ask(candidates[at : at + size], Differential(found.testee))
+            tried = ask(candidates[at : at + size], Differential(testee))
             same = [one for one in tried.deviations if one.key == item.key]
             if same:
                 first = min(same, key=lambda one: one.number)

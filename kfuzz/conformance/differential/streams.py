@@ -45,13 +45,17 @@ def differ_streams(
     count: int,
     first: int = 0,
     on_progress: Callable[[int], None] = lambda done: None,
+    begun: Callable[[Differential], None] = lambda found: None,
 ) -> Differential:
     """Ask ``testee`` about ``count`` streams of ``seed`` from number ``first`` on, and compare answers with kfuzz's.
+
+    ``begun`` gets the result before the first question; it grows with each answer.
 
     ``UsageError`` if the testee does not start. If kfuzz refuses a stream to be read and the testee lets an undeclared
     exception escape, that counts as agreement, as for single batches: docs/differences.md.
     """
     found = Differential(testee.label, of="stream")
+    begun(found)
     with started(testee) as peer:
         for start in range(first, first + count, CHUNK):
             numbers = range(start, min(start + CHUNK, first + count))
