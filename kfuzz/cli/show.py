@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -258,7 +259,7 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     except Exception as error:
         if kept is None:
             raise
-        again = f"kfuzz fuzz {kept.target} --reproduce {name}"
+        again = f"kfuzz fuzz {kept.target} --reproduce {shlex.quote(name)}"
         raise UsageError(
             f"kfuzz's own reader fails on {name}: {type(error).__name__}: {error}; `{again}` shows where"
         ) from None
