@@ -304,6 +304,7 @@ def control_json(key: bytes | None, value: bytes | None) -> tuple[dict[str, Any]
     kind = type(record.value)
     definition = catalogue().find(_name(kind))
     version = min(record.value.version, definition.valid_versions.highest)
+    # Kafka writes a marker's version in front of the message; the other values have it as their first field.
     values = decode(definition, version, value[MARKER_VERSION_BYTES:] if kind is EndTransactionMarker else value)
     return shown, {
         "type": definition.name,
