@@ -59,7 +59,7 @@ class Address:
         except ValueError:
             is_name = False
         is_name = is_name and self.host.isprintable() and not {" ", "/"} & set(self.host)
-        return "" if is_name else "this is no name of a host"
+        return "" if is_name else "this is not the name of a host"
 
     def __str__(self) -> str:
         host = printable(self.host)

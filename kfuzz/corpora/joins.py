@@ -111,7 +111,7 @@ def _joined(plan: Plan, planned: TopicPlan, path: str, to: To, share: float) -> 
     topic, target, other = planned.topic, to.target, referred(plan.workload, to)
     assert target is not None
     assert other is not None
-    theirs = next(one for one in plan.topics if one.topic.name == other.name)
+    theirs = plan.by_name[other.name]
     times, count = topic.timestamps, planned.offsets_per_partition
     is_exact = _has_all(topic) and not topic.values.is_changes and share == 1
     # Records before the first key that a lag allows dangle too.

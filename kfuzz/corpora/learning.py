@@ -101,8 +101,8 @@ def learn(
         while named != name and named in seen and not anonymous:
             named += "-renamed"
         if not observed.sums["records"]:
-            told = named if anonymous else name
-            notes.append(f"topic {told} has no data records" + f" ({observed.damage})" * bool(observed.damage))
+            why = f" ({observed.damage})" if observed.damage else ""
+            notes.append(f"topic {named if anonymous else name} has no data records{why}")
             continue
         fit = _Fit(observed, named, anonymous, is_decoded and observed.sums["decoded"] > 0)
         if named != name and not anonymous:

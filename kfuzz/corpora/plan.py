@@ -378,7 +378,7 @@ class Plan:
             producer_id += writers.producer_ids
         self._length = first_id
         self._first_ids = [plan.first_id for plan in self.topics]
-        self._by_name = {plan.topic.name: plan for plan in self.topics}
+        self.by_name = {plan.topic.name: plan for plan in self.topics}
 
     def __len__(self) -> int:
         return self._length
@@ -410,7 +410,7 @@ class Plan:
     def stems(self, directory: str) -> Iterator[str]:
         """The names of the segments in a partition's directory, without suffix, in the plan's order."""
         topic, _, partition = directory.rpartition("-")
-        plan = self._by_name[topic]
+        plan = self.by_name[topic]
         return (f"{plan.first_offset(index):020d}" for index in range(plan.segments(int(partition))))
 
     def carried(self, segment_id: int, larger: Plan) -> int | None:

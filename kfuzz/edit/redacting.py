@@ -134,8 +134,9 @@ class Redactor:
         for part in annotate(frame, bounds=bounds):
             made = inside if part.path.startswith("batch[0].payload") else outside
             # The codec's byte has the other attributes too.
-            if magic == 2 and frame[CODEC_AT[2]] & CONTROL and part.field == "key" and ".headers[" not in part.path:
-                controls |= {part.path} if max(part.data[CONTROL_KEY]) < TEXT_FROM else set()
+            may_control = magic == 2 and frame[CODEC_AT[2]] & CONTROL and ".headers[" not in part.path
+            if may_control and part.field == "key" and max(part.data[CONTROL_KEY]) < TEXT_FROM:
+                controls.add(part.path)
             made[part.at : part.at + part.size] = self._part(part, magic, is_control=part.path in controls)
         if span is None or stream is None:
             return seal(bytes(outside), False, is_right)

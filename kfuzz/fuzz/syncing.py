@@ -99,14 +99,14 @@ class Shared:
 
     def _give(self, name: str) -> bool:
         """Give one input. False if libFuzzer has not written all of it: then it is given the next time."""
-        data = None
-        # One that breaks the target may be set aside now.
-        with contextlib.suppress(FileNotFoundError):
+        try:
             data = (self._corpus / name).read_bytes()
-        if data is not None and hashlib.sha1(data).hexdigest() != name:
+        except FileNotFoundError:
+            # It breaks the target, and was set aside meanwhile.
+            return True
+        if hashlib.sha1(data).hexdigest() != name:
             return False
-        if data is not None:
-            self._place.write(f"{CORPUS}/{name}", data)
+        self._place.write(f"{CORPUS}/{name}", data)
         return True
 
     def finish(self) -> None:

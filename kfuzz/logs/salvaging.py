@@ -115,7 +115,7 @@ class _Kept:
 class Salvaged:
     """The result for one segment: its ``path`` and that of the copy, counts, and what was lost.
 
-    ``is_left_out``: there is no copy, because another segment has all offsets of this one.
+    ``is_left_out``: this segment is not copied, because another one has all its offsets.
     ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none. ``gaps`` has
     the offsets of the lost bytes; losses side by side are one gap. ``markers`` were lost and are written again.
     ``changes`` are the kept records whose transactions end differently now. ``is_stray``: the partition of this

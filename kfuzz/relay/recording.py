@@ -154,7 +154,7 @@ class Recorder:
     # -- writing
 
     def _is_full(self, size: int) -> bool:
-        """Whether there is no room for so many bytes. Then the recording ends."""
+        """End the recording if ``size`` more bytes do not fit into ``bytes_max``. Returns whether it has ended."""
         if not self._is_over and self._written + size > self.bytes_max:
             what = f"{self.folder} has {show_size(self.bytes_max)}"
             self.end(what)

@@ -299,7 +299,7 @@ class Report:
             f"({sent.records / seconds:.0f} records/s, {sent.bytes / 1e6 / seconds:.1f} MB/s)"
         )
         late = f"the rate was not reached: at the end, batches were {self.late_s:.1f} s late" if self.is_late else ""
-        # A speed is no rate, so it has no target.
+        # A replay at a speed, or as fast as it can, has no target rate.
         if words := "; ".join(filter(None, (self._rates(), late))):
             yield words
         for name, topic in sorted(self.topics.items()):

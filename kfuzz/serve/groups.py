@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final
 
 from kfuzz.broker_errors import ERROR_CODES
@@ -294,25 +295,20 @@ class Groups:
             error = group.refusal(asked.caller, values["memberId"], values["generationIdOrMemberEpoch"])
         topics = []
         for one in values["topics"]:
-            name, partitions = self.cluster.name_of(one), []
+            name, errors = self.cluster.name_of(one), []
             for each in one["partitions"]:
-                index, metadata = each["partitionIndex"], each["committedMetadata"] or ""
-                refused = error or ERROR_CODES["OFFSET_METADATA_TOO_LARGE"] * (len(metadata) > METADATA_MAX)
-                if not refused and group.members and name in self.cluster.topics.by_name:
-                    remember(group.offsets, (name, index), (each["committedOffset"], metadata))
-                partitions.append({"partitionIndex": index, "errorCode": refused})
-            topics.append({"name": one["name"], "topicId": one["topicId"], "partitions": partitions})
+                metadata = each["committedMetadata"] or ""
+                is_large = len(metadata) > METADATA_MAX
+                errors.append(ERROR_CODES["OFFSET_METADATA_TOO_LARGE"] if is_large and not error else error)
+                if not errors[-1] and group.members and name in self.cluster.topics.by_name:
+                    remember(group.offsets, (name, each["partitionIndex"]), (each["committedOffset"], metadata))
+            topics.append(_acknowledged(one, errors) | {"topicId": one["topicId"]})
         return {"topics": topics}, 0
 
     def TxnOffsetCommit(self, asked: Asked) -> tuple[Values, int]:
         # These offsets are not kept.
         _, error = self._group(asked, asked.values["groupId"])
-        topics = []
-        for one in asked.values["topics"]:
-            indexes = [each["partitionIndex"] for each in one["partitions"]]
-            said = [{"partitionIndex": index, "errorCode": error} for index in indexes]
-            topics.append({"name": one["name"], "partitions": said})
-        return {"topics": topics}, 0
+        return {"topics": [_acknowledged(one, repeat(error)) for one in asked.values["topics"]]}, 0
 
 
 def _fault(name: str, data: bytes) -> str:
@@ -323,3 +319,12 @@ def _fault(name: str, data: bytes) -> str:
     # A reader takes a newer version for the newest that it knows.
     verdict = check(name, min(version, catalogue().find(name).valid_versions.highest), data[2:])
     return f"version {version} of {verdict.fatal}" if verdict.fatal else ""
+
+
+def _acknowledged(topic: Values, errors: Iterable[int]) -> Values:
+    """The answer for the offsets of a topic, with the error of each partition."""
+    partitions = [
+        {"partitionIndex": one["partitionIndex"], "errorCode": error}
+        for one, error in zip(topic["partitions"], errors, strict=False)
+    ]
+    return {"name": topic["name"], "partitions": partitions}

@@ -125,9 +125,12 @@ class KafkaLogWriter(DataSourceArrowWriter):
                     target.write(f"{staged.folder}/{LEADER_EPOCH_CHECKPOINT}", checkpoint_text([(0, 0)]))
         places = in_parallel(partial(self._place, target), enumerate(placed, len(rows)), target.default_jobs())
         write_manifest(target.child(MANIFEST), [*rows, *(row for _, row in places)])
-        self.abort(messages)
+        self._remove_staging()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._remove_staging()
+
+    def _remove_staging(self) -> None:
         # Readers do not look at what is left there. After a commit, an error would let the caller write the rows again.
         with contextlib.suppress(UsageError):
             Target.of(self.path).remove_directory(self.staging)

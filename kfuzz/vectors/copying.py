@@ -230,7 +230,7 @@ def _earlier(target: Path) -> set[str]:
         names = [str(name) for name in manifest["files"]]
     except (UsageError, ValueError, KeyError, TypeError):
         return set()
-    # Anyone may have changed the manifest, so never touch a path outside the folder, or what is no file.
+    # Anyone may have changed the manifest. The copy replaces only files, and only inside the folder.
     inside = {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}
     return {name for name in inside if (target / name).is_file()}
 

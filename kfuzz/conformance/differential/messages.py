@@ -147,7 +147,7 @@ def differ_inputs(
 ) -> Differential:
     """Give ``inputs`` (message, version, bytes) to kfuzz and to ``testee``, and compare what they read and write again.
 
-    ``begun`` is called as by :func:`differ_messages`, and what is raised is the same.
+    Calls ``begun``, and raises, as :func:`differ_messages` does.
     """
     found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
     begun(found)
