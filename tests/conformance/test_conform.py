@@ -245,9 +245,11 @@ def test_messages_and_streams_are_each_a_differential_of_their_own(
     called: list[str] = []
 
     def differential(name: str) -> Callable[..., Differential]:
-        def run(testee: Testee, *arguments: Any, **options: Any) -> Differential:
+        def run(testee: Testee, *arguments: Any, begun: Callable[[Differential], None], **options: Any) -> Differential:
             called.append(name)
-            return Differential(testee.label, inputs=1)
+            found = Differential(testee.label, inputs=1)
+            begun(found)
+            return found
 
         return run
 
