@@ -166,7 +166,7 @@ cdef class ValueWriter:
         while at < end:
             s = &self.steps[at]
             kind, start = s.kind, p
-            p = put_bytes(p, self.text_bytes + s.text_at, s.text_size)
+            p = put_text(p, self.text_bytes + s.text_at, s.text_size)
             choices = self.choices + s.choices_at
             u = cell(seed, <uint64_t> at)
             at += 1
@@ -194,7 +194,7 @@ cdef class ValueWriter:
                     choices += scaled(low(u), s.choice_count)
                 else:
                     choices += owner.change.kind if s.form == BY_CHANGE else owner.offset % s.choice_count
-                p = put_bytes(p, self.text_bytes + choices.text_at, choices.text_size)
+                p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
             elif kind == WORDS:
                 p = put_words(p, self.text_bytes, choices, s, u)
             elif kind <= RAW:
@@ -205,7 +205,7 @@ cdef class ValueWriter:
                 choices = chosen(choices, s.choice_count, low(u))
                 # At the start of an object, there is no comma before a name.
                 i = s.omits and choices.text_size > 0 and (p - 1)[0] == c'{'
-                p = put_bytes(p, self.text_bytes + choices.text_at + i, choices.text_size - i)
+                p = put_text(p, self.text_bytes + choices.text_at + i, choices.text_size - i)
                 at = choices.target
             elif kind != SINCE or owner.change.round < s.numbers.low:
                 if kind == LOOP:
@@ -214,12 +214,12 @@ cdef class ValueWriter:
                         p = put_varlong(p, count)
                     for i in range(count):
                         if i > 0:
-                            p = put_bytes(p, self.text_bytes + choices.text_at, choices.text_size)
+                            p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
                         p = self.run(p, at, s.next, cell(mix(u), <uint64_t> i), owner, i)
                 elif kind == SCOPE:
                     p = put_size(start, p, self.run(p + s.size, at, s.next, seed, owner, item), s)
                 elif kind == SINCE:
-                    p = put_bytes(p, self.text_bytes + choices.text_at, choices.text_size)
+                    p = put_text(p, self.text_bytes + choices.text_at, choices.text_size)
                 elif kind == ROW:
                     p = self.run_row(p, s, owner) if s.mask >> owner.change.kind & 1 else put_bytes(p, b"null", 4)
                 at = s.next
@@ -232,6 +232,27 @@ cdef class ValueWriter:
         change.round += s.numbers.low
         inner.change, inner.offset, inner.timestamp = &change, change.rank + change.round, 0
         return self.run(p, s.cut_at, s.size, cell(change.rows, <uint64_t> change.round), &inner, 0)
+
+
+cdef inline uint8_t *put_text(uint8_t *p, const uint8_t *text, int64_t size) noexcept nogil:
+    """Write a text of the program. Nearly all are short, and a call of ``memcpy`` would take longer than they do."""
+    cdef uint64_t eight[2]
+    cdef uint32_t four[2]
+    if size > 16:
+        memcpy(p, text, <size_t> size)
+    elif size >= 8:
+        memcpy(eight, text, 8)
+        memcpy(eight + 1, text + size - 8, 8)
+        memcpy(p, eight, 8)
+        memcpy(p + size - 8, eight + 1, 8)
+    elif size >= 4:
+        memcpy(four, text, 4)
+        memcpy(four + 1, text + size - 4, 4)
+        memcpy(p, four, 4)
+        memcpy(p + size - 4, four + 1, 4)
+    elif size > 0:
+        p[0], p[size >> 1], p[size - 1] = text[0], text[size >> 1], text[size - 1]
+    return p + size
 
 
 cdef uint8_t *put_reference(uint8_t *p, const step_t *s, const target_t *t, uint64_t u,
@@ -266,7 +287,7 @@ cdef uint8_t *put_size(uint8_t *start, uint8_t *p, uint8_t *end, const step_t *s
         return start
     if size != s.size:
         memmove(p + size, p + s.size, <size_t> bytes_inside)
-    return put_bytes(p, length, size) + bytes_inside
+    return put_uvarint(p, <uint64_t> bytes_inside) + bytes_inside
 
 
 cdef inline uint8_t *put_little(uint8_t *p, uint64_t value, int size) noexcept nogil:
@@ -335,7 +356,7 @@ cdef uint8_t *put_single(uint8_t *p, const step_t *s, uint64_t u, const owner_t 
     cdef int64_t size, i
     if s.kind == DATE:
         put_date(date, owner.timestamp)
-        p = put_bytes(open_text(p, s, s.size), date + s.cut_at, s.size)
+        p = put_text(open_text(p, s, s.size), date + s.cut_at, s.size)
     elif s.kind == UUID:
         if s.form == NO_LENGTH:
             return put_int64(put_int64(p, <int64_t> uuid_half(u, False)), <int64_t> uuid_half(u, True))
@@ -385,7 +406,7 @@ cdef uint8_t *put_words(uint8_t *p, const uint8_t *texts, const choice_t *c, con
         if i > 0:
             p = put_int8(p, c' ')
         word = c + scaled(high(cell(mix(u), <uint64_t> i)), s.choice_count)
-        p = put_bytes(p, texts + word.text_at, word.text_size)
+        p = put_text(p, texts + word.text_at, word.text_size)
     return close_text(p, s)
 
 
