@@ -22,7 +22,7 @@ from kfuzz import logs, records
 from kfuzz.corpora.own_log import LIMITS
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import log_chunks
-from kfuzz.corpora.workload import Workload
+from kfuzz.corpora.workload import Workload, require_topics
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.logs.arrow_rows import NUMBERS, alike, numbers, views_of
@@ -34,7 +34,7 @@ from kfuzz.logs.transactions import Ahead
 from kfuzz.records.arrow import next_part
 from kfuzz.wire.records.framing import frames
 
-__all__ = ["BATCH_COLUMNS", "ROWS", "Query", "read", "read_segment", "require_topics", "schema", "segment_ids"]
+__all__ = ["BATCH_COLUMNS", "ROWS", "Query", "read", "read_segment", "schema", "segment_ids"]
 
 Rows = Literal["batches", "records"]
 ROWS: Final[tuple[Rows, ...]] = get_args(Rows)
@@ -131,13 +131,6 @@ def read(
         for segment_id in ids
         for batch in read_segment(plan, segment_id, query)
     )
-
-
-def require_topics(workload: Workload, topics: str) -> None:
-    """``UsageError`` if the glob ``topics`` matches no topic of the workload."""
-    names = [topic.name for topic in workload.topics]
-    if not any(fnmatchcase(name, topics) for name in names):
-        raise UsageError(f"no topic of the workload matches {topics!r}; there are {', '.join(names)}")
 
 
 def segment_ids(

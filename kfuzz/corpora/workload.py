@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -399,6 +400,13 @@ def load(path: str | Path) -> Workload:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); name a workload in TOML") from None
     return parse(text, str(path), local_path(path).parent)
+
+
+def require_topics(workload: Workload, topics: str) -> None:
+    """``UsageError`` if the glob ``topics`` matches no topic of the workload."""
+    names = [topic.name for topic in workload.topics]
+    if not any(fnmatchcase(name, topics) for name in names):
+        raise UsageError(f"no topic of the workload matches {topics!r}; there are {', '.join(names)}")
 
 
 def parse(text: str, name: str, folder: Path | None = None) -> Workload:

@@ -16,8 +16,9 @@ import numpy as np
 from kfuzz.annotate.listing import Listing
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.logs.indexes import ABORTED_ENTRY, Starts, entries
 from kfuzz.logs.lost import LostOffsets, with_losses
-from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries, log_end, lost_between
+from kfuzz.logs.segments import Segment, log_end, lost_between
 from kfuzz.logs.snapshot import Producer, follow
 from kfuzz.logs.transactions import snapshot_of
 from kfuzz.mapped import mapped, require_whole

@@ -21,8 +21,9 @@ from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.logs.arrow_rows import NUMBERS, Rows, alike, array_of, numbers, select_rows
 from kfuzz.logs.choosing import EVERY, HEADER, JSON, Choice, header_column, json_column
 from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.indexes import Starts
 from kfuzz.logs.lost import LostOffsets, with_losses
-from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice, Starts, batch_bytes, find_segments, log_end
+from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice, batch_bytes, find_segments, log_end
 from kfuzz.logs.slicing import Isolation, require_isolation, slices
 from kfuzz.logs.transactions import Ahead, FileAhead, aborted_batches
 from kfuzz.mapped import Mapped, became_shorter, mapped, require_whole

@@ -28,13 +28,12 @@ from kfuzz.files import local_path, map_regular, open_whole, read_small, write_w
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.logs.indexes import ABORTED_ENTRY, Starts
 from kfuzz.logs.log_facts import LogFacts
 from kfuzz.logs.lost import NOT_INCREASING, OFFSET_CODES, OUTSIDE, Bounds, LostOffsets, is_torn_abort, join
 from kfuzz.logs.meaning import Aborted, Change, Marker, Original, by_producer, changes, lost_aborts, lost_commits
 from kfuzz.logs.segments import (
-    ABORTED_ENTRY,
     Segment,
-    Starts,
     by_contents,
     find_segments,
     has_cleaner_checkpoint,

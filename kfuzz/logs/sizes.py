@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfuzz.logs.heads import BatchHeads
+from kfuzz.logs.indexes import Starts
 from kfuzz.logs.internal_topics import partitions_of
 from kfuzz.logs.producers import Notes, end_offset
-from kfuzz.logs.segments import Segment, Starts
+from kfuzz.logs.segments import Segment
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.records.framing import frames, next_frame
 

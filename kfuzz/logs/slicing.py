@@ -10,7 +10,8 @@ import numpy as np
 
 from kfuzz import kafka
 from kfuzz.errors import UsageError
-from kfuzz.logs.segments import EVERYTHING, TIME_ENTRY, Segment, Selection, Slice, Starts, entries, increasing
+from kfuzz.logs.indexes import TIME_ENTRY, Starts, entries, increasing
+from kfuzz.logs.segments import EVERYTHING, Segment, Selection, Slice
 from kfuzz.logs.transactions import last_stable_offset
 
 # The whole log, or the part that a consumer sees.

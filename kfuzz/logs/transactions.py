@@ -19,7 +19,8 @@ import pyarrow as pa
 from kfuzz.kafka import INT32_MAX
 from kfuzz.logs.arrow_rows import beginnings
 from kfuzz.logs.heads import BatchHeads
-from kfuzz.logs.segments import ABORTED_ENTRY, Segment, Starts, entries, partition_of
+from kfuzz.logs.indexes import ABORTED_ENTRY, Starts, entries
+from kfuzz.logs.segments import Segment, partition_of
 from kfuzz.logs.snapshot import Producer, opened_of, read_snapshot
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.io.layout import CONTROL, TRANSACTIONAL

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kfuzz import records
 from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import DecodeError, EncodeError, UsageError
 from kfuzz.findings.stored import LENGTH_WRONG
 from kfuzz.kafka import INT32_MAX, NO_TIMESTAMP
-from kfuzz.logs.segments import Segment, Starts, batch_bytes, find_segments
+from kfuzz.logs.segments import Segment, batch_bytes, find_segments
 from kfuzz.mapped import became_shorter, mapped, require_whole
 from kfuzz.records import Limits, Record, Topic
 from kfuzz.records.builder import rebuild
@@ -39,6 +39,9 @@ from kfuzz.wire.io.layout import (
 from kfuzz.wire.records.framing import frames, next_frame
 from kfuzz.wire.walk.record_list import renumbered
 from kfuzz.wire.walk.search import Search
+
+if TYPE_CHECKING:
+    from kfuzz.logs.indexes import Starts
 
 WINDOW_BYTES: Final = 4 << 20
 # Old messages come one by one. As many as this go into one batch.
@@ -248,6 +251,9 @@ class _Reader:
 
     def _after(self, bad: int, size: int) -> int:
         """Where the next batch begins after the bad one of this size."""
+        # It needs numpy, whose import would take as long as all others together.
+        from kfuzz.logs.indexes import Starts
+
         self.starts = self.starts or Starts(self.segment, self.file)
         return self.starts.resume(bad, size, self.segment.size)
 

@@ -15,11 +15,10 @@ from random import Random
 from typing import Final, Literal, get_args
 
 from kfuzz.corpora.clock import clock_of
-from kfuzz.corpora.generated import require_topics
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import log_chunks
-from kfuzz.corpora.workload import Adversarial, Compaction, Legacy, Timestamps, Topic, Workload
+from kfuzz.corpora.workload import Adversarial, Compaction, Legacy, Timestamps, Topic, Workload, require_topics
 from kfuzz.corpora.writers import seed_of
 from kfuzz.errors import UsageError
 from kfuzz.replay.batches import Batch, Step, step_of

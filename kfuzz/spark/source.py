@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from kfuzz import logs
 from kfuzz.corpora import generated
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.workload import Workload, load
+from kfuzz.corpora.workload import Workload, load, require_topics
 from kfuzz.errors import UsageError
 from kfuzz.files import is_elsewhere, local_path
 from kfuzz.logs.schemas import open_schemas
@@ -259,7 +259,7 @@ class GeneratedSettings:
         )
         workload = load(local_path(options["workload"])).resized(size)
         topics = options.get("topics", "*")
-        generated.require_topics(workload, topics)
+        require_topics(workload, topics)
         Plan(workload, options["workload"])
         split_bytes = size_of(options, "split_bytes", SPLIT_BYTES)
         return GeneratedSettings(workload, options["workload"], query, topics, split_bytes)
