@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import fnmatch
 import os
 import platform
@@ -82,6 +83,9 @@ def _compare(options: argparse.Namespace) -> None:
 def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
     run = _how(options)
     asked = _asked(options)
+    # An installed kfuzz has its bytecode; Python may be told to write none, and would compile at every start.
+    for tree in (Path(__file__).parents[1], *filter(None, [run.old])):
+        compileall.compile_dir(tree / "kfuzz", quiet=2)
     portable = ", KFUZZ_PORTABLE=1" if os.environ.get("KFUZZ_PORTABLE") == "1" else ""
     console.print(f"Python {platform.python_version()}, {run.rounds} rounds{portable}")
     rows: list[Ratio] = []
