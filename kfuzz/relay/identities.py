@@ -19,7 +19,7 @@ from kfuzz.client.address import Address
 from kfuzz.kafka import INT64_MAX
 from kfuzz.relay.addresses import HOST, PORT
 from kfuzz.replay.batches import PRODUCER as PRODUCER_FIELDS
-from kfuzz.replay.batches import PRODUCER_AT, set_producer
+from kfuzz.replay.batches import PRODUCER_AT, set_header
 from kfuzz.wire.records.framing import frames
 
 # The recorded things that a value belongs to: "topic", "partition", "producer", "member", "group".
@@ -143,7 +143,7 @@ class Identities:
                 producer_id, epoch, sequence = PRODUCER_FIELDS.unpack_from(view, at + PRODUCER_AT)
                 old = {"producerId": producer_id, "producerEpoch": epoch}
                 if (fresh := self.translated(old, {})) != old:
-                    set_producer(view[at : at + size], fresh["producerId"], fresh["producerEpoch"], sequence)
+                    set_header(view[at : at + size], (fresh["producerId"], fresh["producerEpoch"], sequence))
         return bytes(made)
 
     # -- a recorded and a fresh message

@@ -182,28 +182,22 @@ def payload_crc(batch: memoryview) -> int:
     return int(stored) ^ crc32c_joined(crc32c(batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE]), 0, size)
 
 
-def _seal(batch: memoryview, payload: int) -> None:
-    """Write the CRC of a batch whose header has changed."""
-    header = crc32c(batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE])
-    CRC.pack_into(batch, CRC_AT, crc32c_joined(header, payload, len(batch) - BATCH_HEADER_SIZE))
+def set_header(batch: memoryview, producer: tuple[int, int, int] | None, newest: int | None = None) -> None:
+    """Write fields into the header of a batch of magic 2, and the CRC that follows from its old one.
 
-
-def set_producer(batch: memoryview, producer_id: int, epoch: int, sequence: int) -> None:
-    """Write the producer's fields into a batch of magic 2, and the CRC that follows from its old one.
-
-    A batch whose CRC was wrong stays wrong.
+    ``producer`` is the producer's id, epoch and sequence. ``newest`` moves all timestamps (ms) so that the newest is
+    this one. A batch whose CRC was wrong stays wrong.
     """
-    payload = payload_crc(batch)
-    PRODUCER.pack_into(batch, PRODUCER_AT, producer_id, epoch, sequence)
-    _seal(batch, payload)
-
-
-def set_newest(batch: memoryview, timestamp: int) -> None:
-    """Move all timestamps of a batch of magic 2 so that the newest is ``timestamp`` (ms). The CRC is as above."""
-    payload = payload_crc(batch)
-    base, newest = TIMES.unpack_from(batch, TIMES_AT)
-    TIMES.pack_into(batch, TIMES_AT, base + timestamp - newest, timestamp)
-    _seal(batch, payload)
+    covered = batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE]
+    before = crc32c(covered)
+    if newest is not None:
+        base, last = TIMES.unpack_from(batch, TIMES_AT)
+        TIMES.pack_into(batch, TIMES_AT, base + newest - last, newest)
+    if producer is not None:
+        PRODUCER.pack_into(batch, PRODUCER_AT, *producer)
+    # A CRC is linear: it changes by that of the change, and the payload is not read.
+    change = crc32c_joined(before ^ crc32c(covered), 0, len(batch) - BATCH_HEADER_SIZE)
+    CRC.pack_into(batch, CRC_AT, CRC.unpack_from(batch, CRC_AT)[0] ^ change)
 
 
 @dataclass(slots=True)

@@ -210,6 +210,7 @@ class Report:
     signal: int = 0
     failure: str | None = None
     over: int = 0
+    _answers: list[tuple[TopicReport, int, float, int]] = field(default_factory=list)
 
     @property
     def why(self) -> str | None:
@@ -225,10 +226,17 @@ class Report:
             topic = self.topics[name] = TopicReport()
         return topic
 
-    def answered(self, records: int, at_s: float, latency_us: int) -> None:
-        """Count a batch that was acknowledged so many seconds after the beginning."""
-        self.by_second[int(at_s)].answered += records
-        self.by_second[int(max(0.0, at_s - latency_us / 1e6))].latencies_us.append(latency_us)
+    def answered(self, topic: TopicReport, records: int, at_s: float, latency_us: int) -> None:
+        """Note a batch that was acknowledged so many seconds after the beginning; :meth:`settle` counts it."""
+        self._answers.append((topic, records, at_s, latency_us))
+
+    def settle(self) -> None:
+        """Count the answers since the last call. Together they cost less than one by one, each after a sleep."""
+        for topic, records, at_s, latency_us in self._answers:
+            topic.latency.record_value(min(latency_us, LATENCY_US_MAX))
+            self.by_second[int(at_s)].answered += records
+            self.by_second[int(max(0.0, at_s - latency_us / 1e6))].latencies_us.append(latency_us)
+        self._answers.clear()
 
     @property
     def sent(self) -> Count:

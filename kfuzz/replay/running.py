@@ -158,6 +158,7 @@ async def _send(
             cluster.end()
 
         def progress() -> None:
+            report.settle()
             set_done(sum(sender.passed_bytes for sender in senders))
 
         with _stopped_by_interrupt(end, report):
@@ -168,6 +169,7 @@ async def _send(
                 links = {sender.link for sender in senders if sender.link is not None}
                 await _run_all([_drained(links, report)], cluster, end, report, progress)
             timer.cancel()
+        report.settle()
         report.seconds, report.over = time.monotonic() - bounds.began, bounds.over
         report.reached = Rate(report.sent.records / report.seconds, report.sent.bytes / report.seconds)
         if verification is not None:

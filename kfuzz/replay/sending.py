@@ -30,11 +30,11 @@ from kfuzz.client.protocol import (
     throttle_ms,
 )
 from kfuzz.mapped import require_whole
-from kfuzz.replay.batches import EMPTY, Batch, Left, Marker, Step, set_newest, set_producer
+from kfuzz.replay.batches import EMPTY, Batch, Left, Marker, Step, set_header
 from kfuzz.replay.choices import Settings
 from kfuzz.replay.history import ABORTED, ACKNOWLEDGED, COMMITTED, History
 from kfuzz.replay.pace import Gap, Pace
-from kfuzz.replay.report import LATENCY_US_MAX, Count, Report, TopicReport
+from kfuzz.replay.report import Count, Report, TopicReport
 
 # A broker remembers the last five batches of a producer. Only these it knows again when they come twice.
 REMEMBERED: Final = 5
@@ -110,6 +110,7 @@ class Sender:
     history: History | None = None
     passed_bytes: int = 0
     link: Link | None = None
+    topic_report: TopicReport = field(init=False)
     _forms: dict[tuple[str | None, int], ProduceForm] = field(default_factory=dict)
     _producers: dict[tuple[int, bool], Producer] = field(default_factory=dict)
     _flying: int = 0
@@ -123,15 +124,13 @@ class Sender:
     sent_at: float | None = None
     ended: bool = False
 
+    def __post_init__(self) -> None:
+        self.topic_report = self.report.topic(self.source.topic)
+
     @property
     def place(self) -> tuple[str, int]:
         """The topic and the partition."""
         return self.source.topic, self.source.partition
-
-    @property
-    def topic_report(self) -> TopicReport:
-        """The report of the topic."""
-        return self.report.topic(self.source.topic)
 
     async def run(self) -> None:
         """Send the partition to its end, or to the end of the run."""
@@ -177,9 +176,6 @@ class Sender:
                 self._fail(batch, TRANSACTION_LOST)
                 return True
         self._numbers += 1
-        if self.settings.restamp:
-            late_s = 0.0 if self.pace.due is None else time.monotonic() - self.pace.due
-            set_newest(batch.data, round((time.time() - late_s) * 1000))
         if self.history is not None:
             self.history.add(batch, self.pace.due or time.monotonic())
             if producer is not None and producer.transactional_id is not None:
@@ -198,7 +194,9 @@ class Sender:
             if not self._may_fly(sent):
                 await self._changed()
                 continue
-            link = await self._link_with_room()
+            link = self.link
+            if link is None or link.lost is not None or not link.has_room() or self.cluster.ended.is_set():
+                link = await self._link_with_room()
             if link is None:
                 return False
             # While this waited, an answer may have come.
@@ -257,10 +255,21 @@ class Sender:
         batch, producer = sent.batch, sent.producer
         # A socket cannot send pages that the file has lost: the link breaks, and the batch comes here again.
         require_whole(batch.data)
+        if sent.due is None:
+            sent.due = time.monotonic()
+        # A batch that is sent again must not change.
+        newest = (
+            round((time.time() - time.monotonic() + sent.due) * 1000)
+            if self.settings.restamp and not sent.attempts
+            else None
+        )
+        fields = None
         if producer is not None:
             sent.sequence = producer.next_sequence
             producer.next_sequence = (producer.next_sequence + batch.records) & SEQUENCE_MASK
-            set_producer(batch.data, producer.id, producer.epoch, sent.sequence)
+            fields = producer.id, producer.epoch, sent.sequence
+        if fields or newest is not None:
+            set_header(batch.data, fields, newest)
         acks = self.settings.acks if producer is None else ALL
         transactional_id = producer.transactional_id if producer is not None else None
         version = link.version("Produce")
@@ -269,8 +278,6 @@ class Sender:
             self._forms[transactional_id, version] = form
         number = link.next_number()
         pieces = form.around(number, batch.data)
-        if sent.due is None:
-            sent.due = time.monotonic()
         if not acks:
             link.send(number, pieces, None)
             self._acknowledged(sent, None)
@@ -317,8 +324,7 @@ class Sender:
         self._latest = max(self._latest, sent.number)
         if now is not None and sent.due is not None:
             latency_us = max(1, round((now - sent.due) * 1e6))
-            topic.latency.record_value(min(latency_us, LATENCY_US_MAX))
-            self.report.answered(batch.records, now - self.pace.bounds.began, latency_us)
+            self.report.answered(topic, batch.records, now - self.pace.bounds.began, latency_us)
 
     async def _changed(self) -> None:
         """Wait for the next answer."""

@@ -39,7 +39,7 @@ from kfuzz.replay import (
     parse_speed,
     replay,
 )
-from kfuzz.replay.batches import Batch, Left, set_producer, steps
+from kfuzz.replay.batches import Batch, Left, set_header, steps
 from kfuzz.replay.pace import Bounds, Pace
 
 NOT_LEADER = 6
@@ -108,14 +108,14 @@ def test_a_batch_is_sent_as_its_bytes_are(tmp_path: Path) -> None:
 def test_a_new_producer_gives_the_crc_of_the_new_bytes(codec: Any) -> None:
     one = batch(0, 50, compression=codec, producer_id=4, producer_epoch=1, base_sequence=9)
     data = bytearray(records.encode([one]))
-    set_producer(memoryview(data), 1 << 40, 300, 2**31 - 7)
+    set_header(memoryview(data), (1 << 40, 300, 2**31 - 7))
     [found] = records.decode(data)
     assert (found.producer_id, found.producer_epoch, found.base_sequence) == (1 << 40, 300, 2**31 - 7)
     assert values([found]) == values([one])
     # A batch that was damaged must not look sound afterwards.
     broken = bytearray(records.encode([one]))
     broken[-1] ^= 1
-    set_producer(memoryview(broken), 5, 0, 0)
+    set_header(memoryview(broken), (5, 0, 0))
     fatal = records.check(broken).fatal
     assert fatal is not None
     assert fatal.code == "crc-mismatch"
