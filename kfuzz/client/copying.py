@@ -89,7 +89,12 @@ class PartitionReader:
         """The first offset from a time (ms) on; also of LATEST_MS and EARLIEST_MS."""
         partition = {"partitionIndex": self.number, "timestamp": timestamp}
         values = {"replicaId": -1, "topics": [{"name": self.topic, "partitions": [partition]}]}
-        return int((await self._asked("ListOffsets", values, "topics"))["offset"])
+        offset = int((await self._asked("ListOffsets", values, "topics"))["offset"])
+        # Only a time may have no offset after it: -1.
+        if offset < (0 if timestamp < 0 else -1):
+            what = f"{self.topic}-{self.number}: ListOffsets"
+            raise ClusterFailed(f"{what}: the answer has offset {offset}; look at the broker")
+        return offset
 
     async def fetched(self, offset: int, bytes_max: int, isolation: Isolation = "read_uncommitted") -> Any:
         """The partition's part of the answer to Fetch."""

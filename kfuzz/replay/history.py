@@ -16,7 +16,7 @@ from typing import Any, Final
 from kfuzz import records
 from kfuzz.broker_errors import ERROR_CODES
 from kfuzz.client.cluster import Cluster
-from kfuzz.client.copying import LATEST_MS, PartitionReader
+from kfuzz.client.copying import LATEST_MS, WAIT_MS, PartitionReader
 from kfuzz.client.protocol import BrokerError
 from kfuzz.errors import DecodeError, UsageError
 from kfuzz.kafka import ISOLATIONS, Isolation
@@ -107,8 +107,11 @@ class Reader:
                 self.at = end
                 answer["records"] = None
             goal = answer["highWatermark"] if last and goal < 0 else goal
-            now = time.monotonic()
+            now, before = time.monotonic(), self.at
             self._take(answer, now)
+            if answer["records"] and self.at == before:
+                # These records lead no further, and the next answer may come at once.
+                await asyncio.sleep(WAIT_MS / 1000)
             # A broker that goes back again and again makes no progress, and others may never cease to write.
             if not last or top < self.at < goal:
                 quiet_since = now

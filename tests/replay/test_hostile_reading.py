@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from kfuzz.client import Access, Address
 from kfuzz.client.copying import Live
 from kfuzz.errors import KfuzzError
 from kfuzz.relay.local import LocalProxy
+from kfuzz.replay.history import SEEN, History, Reader
+from kfuzz.replay.report import Level
 
 FIRST, *OTHERS = (records.encode([batch(10 * i)]) for i in range(3))
 
@@ -48,6 +51,31 @@ def test_an_answer_without_the_partition_ends_the_copy(
     broker.rule(api, answer=answer)
     with pytest.raises(KfuzzError, match=f"^t-0: {api}: the answer has no partition; look at the broker$"):
         copied(broker, tmp_path)
+
+
+def test_an_end_that_no_partition_has_ends_the_copy(broker: LocalProxy, tmp_path: Path) -> None:
+    broker.rule("ListOffsets", set={"topics[*].partitions[*].offset": "-5"})
+    with pytest.raises(KfuzzError, match=r"^t-0: ListOffsets: the answer has offset -5; look at the broker$"):
+        copied(broker, tmp_path)
+
+
+def test_records_that_lead_no_further_are_not_asked_for_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Repeats:
+        """Has records up to offset 30, and sends the first ones for every offset."""
+
+        asked = 0
+
+        async def fetched(self, *arguments: Any) -> Any:
+            self.asked += 1
+            return {"highWatermark": 30, "lastStableOffset": 30, "records": FIRST, "abortedTransactions": None}
+
+    async def read(source: Any) -> None:
+        asyncio.get_running_loop().call_later(0.7, (ended := asyncio.Event()).set)
+        await Reader(source, History(), Level(), "read_uncommitted", SEEN, 20).run(ended)
+
+    monkeypatch.setattr("kfuzz.replay.history.QUIET_S", 0.0)
+    asyncio.run(read(source := Repeats()))
+    assert 1 < source.asked <= 3
 
 
 def test_a_new_leader_that_does_not_know_its_offsets_yet_is_asked_again(broker: LocalProxy, tmp_path: Path) -> None:
