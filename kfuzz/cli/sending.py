@@ -54,7 +54,8 @@ def sending_options(
         ) -> Any:
             if len(dict(names)) < len(names):
                 raise UsageError("--topic sends one topic to two others; give each topic once")
-            _require_places(others.get(argument), others["html_file"], others["histograms"])
+            html, histograms, as_json = (others.pop(one) for one in ("html_file", "histograms", "as_json"))
+            _require_places(others.get(argument), html, histograms)
             own = {one.name: others.pop(one.name) for one in fields(Settings) if one.name in others}
             settings = Settings(
                 bootstrap[0],
@@ -64,9 +65,9 @@ def sending_options(
                 names=dict(names),
                 acks=ACKS[acks],
                 restamp=restamp,
+                by_second=bool(html or histograms or as_json),
                 **own,
             )
-            html, histograms, as_json = (others.pop(one) for one in ("html_file", "histograms", "as_json"))
             report, source = command(settings=settings, quiet=as_json, **others)
             place = ",".join(map(str, bootstrap))
             title = f"{source} to {place}"

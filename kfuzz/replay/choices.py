@@ -52,6 +52,7 @@ class Settings(Access):
     - ``convert``: whether to rewrite batches that a broker refuses, if possible.
     - ``names``: other topics to send to, by the log's topic.
     - ``transactional_id``: how the transactional ids begin.
+    - ``by_second``: whether the report has each second, which takes 8 bytes for each batch.
     """
 
     connections: int = 1
@@ -70,6 +71,7 @@ class Settings(Access):
     names: Mapping[str, str] = field(default_factory=dict)
     transactional_id: str = "kfuzz-replay"
     limits: Limits = DEFAULT_LIMITS
+    by_second: bool = True
 
     def __post_init__(self) -> None:
         for name, least, most in (

@@ -230,12 +230,13 @@ class Report:
         """Note a batch that was acknowledged so many seconds after the beginning; :meth:`settle` counts it."""
         self._answers.append((topic, records, at_s, latency_us))
 
-    def settle(self) -> None:
+    def settle(self, *, by_second: bool = True) -> None:
         """Count the answers since the last call. Together they cost less than one by one, each after a sleep."""
         for topic, records, at_s, latency_us in self._answers:
             topic.latency.record_value(min(latency_us, LATENCY_US_MAX))
-            self.by_second[int(at_s)].answered += records
-            self.by_second[int(max(0.0, at_s - latency_us / 1e6))].latencies_us.append(latency_us)
+            if by_second:
+                self.by_second[int(at_s)].answered += records
+                self.by_second[int(max(0.0, at_s - latency_us / 1e6))].latencies_us.append(latency_us)
         self._answers.clear()
 
     @property

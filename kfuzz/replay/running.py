@@ -158,7 +158,7 @@ async def _send(
             cluster.end()
 
         def progress() -> None:
-            report.settle()
+            report.settle(by_second=settings.by_second)
             set_done(sum(sender.passed_bytes for sender in senders))
 
         with _stopped_by_interrupt(end, report):
@@ -169,7 +169,7 @@ async def _send(
                 links = {sender.link for sender in senders if sender.link is not None}
                 await _run_all([_drained(links, report)], cluster, end, report, progress)
             timer.cancel()
-        report.settle()
+        report.settle(by_second=settings.by_second)
         report.seconds, report.over = time.monotonic() - bounds.began, bounds.over
         report.reached = Rate(report.sent.records / report.seconds, report.sent.bytes / report.seconds)
         if verification is not None:

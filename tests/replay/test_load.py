@@ -253,6 +253,12 @@ def test_the_command_of_the_page_prints_what_it_shows(monkeypatch: pytest.Monkey
     assert done.returncode == 0
 
 
+def test_a_run_that_nobody_wants_by_second_keeps_only_histograms() -> None:
+    report = loaded(FakeBroker({"t": 2}), records=100, rate=Rate(records_per_s=1000), by_second=False)
+    assert not report.by_second
+    assert report.topics["t"].latency.get_total_count() == report.sent.batches == 10
+
+
 def test_reports_of_processes_add_up(tmp_path: Path) -> None:
     one = loaded(FakeBroker({"t": 2}), records=100, rate=Rate(records_per_s=1000))
     total = Report()
