@@ -16,7 +16,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, Word, complain, reader_is_gone, standard_input, terminal_width
 from kfuzz.cli.opening import log_at
-from kfuzz.errors import RecordsError, UsageError, needs
+from kfuzz.errors import RecordsError, UsageError
 from kfuzz.files import local_path, map_bytes
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.text import printable
@@ -169,8 +169,8 @@ def command(
       kfuzz cat orders-0 --isolation log --columns offset,producer_id,control,aborted
       kfuzz cat broken.log --keep-going > records.ndjson
     """
-    with needs("kfuzz cat needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
-        from kfuzz.logs.printing import Request
+    from kfuzz.logs.printing import Request
+
     if tail is not None and records_max is not None:
         raise UsageError("--tail and --records exclude each other; --tail N gives the last N, --records N the first")
     zone = UTC if utc or not sys.stdout.isatty() else None

@@ -64,15 +64,20 @@ def echo_json(value: Any) -> None:
     click.echo(json_text(value))
 
 
-def require_reports(json_file: str | None, *files: str | Path | None) -> None:
-    """``UsageError`` if one of these files cannot be written, or two are one. ``-`` is standard output, for JSON."""
+def require_reports(json_file: str | None, *files: str | Path | None, source: str | None = None) -> None:
+    """``UsageError`` if one of these files cannot be written, two are one, or one is the ``source`` of the run.
+
+    ``-`` is standard output, for JSON.
+    """
     named = [str(file) for file in files if file is not None]
     if "-" in named:
-        raise UsageError("only --json - prints a report; name a file in place of the other -")
+        raise UsageError("only JSON is printed; name a file in place of -")
     if json_file is not None and json_file != "-":
         named.append(json_file)
     places = [require_writable(file).resolve() for file in named]
     for place in places:
+        if source is not None and place == Path(source).resolve():
+            raise UsageError(f"{place.name} is only read; give the report another name")
         if places.count(place) > 1 and not place.is_char_device():
             raise UsageError(f"{place.name} is named twice; give each report a file of its own")
 

@@ -24,7 +24,7 @@ from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.workload import Workload, load
-from kfuzz.errors import UsageError, needs
+from kfuzz.errors import UsageError
 from kfuzz.storage import LocalTarget, Target
 from kfuzz.units import counted, date, show_size
 
@@ -279,8 +279,8 @@ def learn(
       kfuzz corpus learn orders-0 --anonymous > w.toml
       kfuzz corpus learn --bootstrap 127.0.0.1:9092 --topics 'orders*' > w.toml
     """
-    with needs("kfuzz corpus learn needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
-        from kfuzz.corpora import learning
+    from kfuzz.corpora import learning
+
     with log_at(path, live, topics=topics) as place, progress("MiB read", None, quiet=as_json) as set_done:
         learned = learning.learn(
             place,

@@ -10,7 +10,6 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, complain, echo_json, progress, say
 from kfuzz.cli.opening import log_at
-from kfuzz.errors import needs
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -62,9 +61,9 @@ def command(
       kfuzz diff compacted/users-0 source/users-0 --compacted
       kfuzz diff backup.tar.gz --bootstrap 127.0.0.1:9092 --topics orders
     """
-    with needs("kfuzz diff needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
-        from kfuzz.logs.comparing import compare
-        from kfuzz.logs.segments import left_out_topics, passed_over
+    from kfuzz.logs.comparing import compare
+    from kfuzz.logs.segments import left_out_topics, passed_over
+
     complaints = Complaints()
     made: list[dict[str, Any]] = []
     equal = ("equal", "records are equal, batches differ") if contents or compacted else ("equal",)

@@ -11,7 +11,6 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import Complaints, complain, echo_json, say
 from kfuzz.cli.opening import log_at
-from kfuzz.errors import needs
 from kfuzz.units import counted
 
 if TYPE_CHECKING:
@@ -48,9 +47,9 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
       kfuzz salvage orders-0/00000000000000000000.log --out rescued
       kfuzz salvage /var/lib/kafka/data --topics orders --out rescued --json
     """
-    with needs("kfuzz salvage needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
-        from kfuzz.logs.salvaging import salvage
-        from kfuzz.logs.segments import left_out_topics, passed_over
+    from kfuzz.logs.salvaging import salvage
+    from kfuzz.logs.segments import left_out_topics, passed_over
+
     complaints = Complaints()
     with log_at(path) as place:
         done = salvage(

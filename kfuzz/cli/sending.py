@@ -5,31 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Word, echo_json, say
+from kfuzz.cli.console import Word, echo_json, require_reports, say
 from kfuzz.errors import UsageError
-from kfuzz.files import require_writable
 from kfuzz.replay import ACKS, Address, Rate, Settings, parse_name, parse_rate
 from kfuzz.replay.seconds import seconds_json, write_histograms, write_picture
 
 RENAMED = "Send topic A to topic B; may be repeated."
 PIPELINED = "Faster; a batch that is sent again may come after later ones of its partition."
 OPEN = "How long a transaction may be open at the broker."
-
-
-def _require_places(source: str | None, *files: str | None) -> None:
-    """``UsageError`` for a file that cannot be written at the end, or that would replace what is sent, or another."""
-    taken = {Path(source or "").resolve()}
-    for file in filter(None, files):
-        path = require_writable(file).resolve()
-        if path in taken:
-            raise UsageError(f"{file} is what is sent, or written twice; name another file")
-        taken.add(path)
 
 
 def sending_options(
@@ -55,7 +43,7 @@ def sending_options(
             if len(dict(names)) < len(names):
                 raise UsageError("--topic sends one topic to two others; give each topic once")
             html, histograms, as_json = (others.pop(one) for one in ("html_file", "histograms", "as_json"))
-            _require_places(others.get(argument), html, histograms)
+            require_reports(None, html, histograms, source=others.get(argument))
             own = {one.name: others.pop(one.name) for one in fields(Settings) if one.name in others}
             settings = Settings(
                 bootstrap[0],

@@ -12,7 +12,7 @@ import click
 from kfuzz.cli import options
 from kfuzz.cli.console import PATH, Group, Word, complain, echo_json, say
 from kfuzz.cli.opening import log_at
-from kfuzz.errors import UsageError, needs
+from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.text import printable
 from kfuzz.units import counted, parse_moment, utc_text
@@ -66,8 +66,8 @@ def _verb(read: str, **tables: str) -> Callable[[Callable[..., Any]], click.Comm
     def decorate(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
         def run(path: str | None, as_json: bool, live: Any, **others: Any) -> int:
-            with needs("kfuzz state needs pyarrow and numpy; pip install 'kfuzz[corpus]'"):
-                from kfuzz.logs.producers import Notes
+            from kfuzz.logs.producers import Notes
+
             notes = Notes()
             # Only inside this block, paths are printed as the user knows them.
             with log_at(path, live, topics=others.get("topics", read)) as place:

@@ -17,7 +17,6 @@ from kfuzz.corpora.programs import BRANCH, CHOICES_MAX, LOOP, REFERENCE, ROW, SC
 from kfuzz.corpora.relations import DELETE, key_seed_of, numbered, references_of, referred, rows_of, schedule_seed
 from kfuzz.corpora.schemed import texts
 from kfuzz.corpora.workload import HASHING, Keys, Topic, program_of
-from kfuzz.errors import needs
 
 # So many changes of a round that is not complete are looked at.
 LOOKED_AT: Final = 1_000_000
@@ -160,8 +159,7 @@ def _keys_there(planned: TopicPlan, needed: int, key_seed: int) -> tuple[float, 
     if is_sequential:
         there = min(1.0, count * topic.partitions / needed)
         return there, there == 1 and _has_all(topic)
-    with needs("it needs NumPy and PyArrow; pip install 'kfuzz[corpus]'"):
-        from kfuzz.corpora.distributions import different_keys, own_shares
+    from kfuzz.corpora.distributions import different_keys, own_shares
 
     partitions = range(topic.partitions if hashes else 0)
     own = own_shares(topic, key_seed, dict.fromkeys(partitions, count))
