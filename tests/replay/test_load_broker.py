@@ -92,6 +92,46 @@ def test_a_broker_that_is_killed_and_started_again_loses_nothing_and_stores_noth
     assert report.levels["read_uncommitted again"].read >= report.sent.records
 
 
+PAIR = {**ALONE, "transaction.state.log.replication.factor": "2"}
+
+
+class _Second(Broker):
+    """A broker that joins the cluster of another one, whose controller it has."""
+
+    def __init__(self, first: Broker) -> None:
+        super().__init__(PAIR)
+        self._first = first
+
+    def _format(self, port: int = 0) -> None:
+        super()._format(port)
+        of_first = self._first._properties.read_text()
+        lines = dict(line.split("=", 1) for line in self._properties.read_text().splitlines())
+        lines["controller.quorum.voters"] = of_first.split("controller.quorum.voters=")[1].split("\n")[0]
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
+        lines |= {"process.roles": "broker", "node.id": "2", "listeners": listeners}
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        meta = self.data / "meta.properties"
+        own = [f"directory.id={_base64(bytes(range(16)))}", "node.id=2"]
+        kept = [line for line in meta.read_text().splitlines() if not line.startswith(("directory.id=", "node.id="))]
+        meta.write_text("\n".join([*kept, *own, ""]))
+
+
+@pytest.mark.nightly
+def test_a_load_goes_on_when_one_of_two_brokers_ends() -> None:
+    with Broker(PAIR) as first, _Second(first) as second:
+
+        def kill() -> None:
+            assert second._process is not None
+            second._process.kill()
+
+        report = loaded(first, kill, 25, check_history=True, replication=2)
+    assert report.failure is None
+    assert report.reconnects > 0
+    assert report.sent.records > 50_000
+    assert not any(level.faults() for level in report.levels.values())
+    assert report.levels["read_uncommitted again"].read >= report.sent.records
+
+
 def _base64(words: bytes) -> str:
     return base64.urlsafe_b64encode(words).rstrip(b"=").decode()
 
