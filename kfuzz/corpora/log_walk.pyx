@@ -132,6 +132,8 @@ cdef class LogWalk(IndexWalk):
     cdef map_t first_offsets
     cdef map_t stable_offsets
     cdef bint cleaned
+    # Whether control records without a producer are right, such as LeaderChange.
+    cdef bint of_controllers
     cdef int64_t horizon
     cdef int64_t partition, partitions, span
     cdef int64_t leader_epoch_offsets, epoch_records, epoch_transactions, coordinator_epoch_transactions
@@ -155,6 +157,7 @@ cdef class LogWalk(IndexWalk):
         self.coordinator_epoch_transactions = transactions.coordinator_epoch_transactions
         self.aborts = threshold(transactions.abort_share)
         self.cleaned, self.horizon = segment.is_cleaned, segment.delete_horizon_ms
+        self.of_controllers = topic.kind == "cluster-metadata"
         if self.cleaned:
             # The rows show keys and tombstones.
             self.reads_rows = True
@@ -220,7 +223,10 @@ cdef class LogWalk(IndexWalk):
         self.append(b, h.record_count)
         self.contents(b)
         if h.attributes & CONTROL:
-            self.marker(b)
+            if h.producer_id < 0 and self.of_controllers:
+                self.control_batches += 1
+            else:
+                self.marker(b)
         elif h.producer_id >= 0:
             self.produced(b)
 

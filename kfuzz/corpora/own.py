@@ -43,6 +43,8 @@ topic_name, group_id, transactional_id = "topic-{:06d}".format, "group-{:07d}".f
 OFFSETS_PER_CHANGE: Final = 1000
 # Other ids than those of brokers and producers that a test starts.
 FIRST_BROKER, FIRST_PRODUCER = 1001, 1_000_000
+# The first one leads.
+CONTROLLERS: Final = (901, 902, 903)
 # States of ``TransactionState``.
 EMPTY, ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = 0, 1, 2, 4
 # Of ``RemoteLogSegmentState``.
@@ -236,9 +238,13 @@ class Cluster:
         self.gone = _picked(things.gone_share, things.topics, range(things.topics))
 
     def log(self) -> list[Part]:
-        """The log, in which the leaders of all partitions change now and then."""
+        """The log of one controller's epoch, in which the leaders of all partitions change now and then."""
         topics, partitions = range(self.things.topics), self.things.partitions
+        voters = tuple(map(control.LeaderChangeVoter, CONTROLLERS))
+        change = control.LeaderChangeMessage(CONTROLLERS[0], voters, voters)
+        leader = _control(ControlRecordType.LEADER_CHANGE, change)
         return [
+            Part([0], 1, lambda thing, at, ms: leader, control=True),
             Part(range(len(self.features)), 1, self.feature),
             Part(range(self.things.brokers), 2, self.broker),
             Part(topics, 1 + partitions, lambda topic, at, ms: self.topic(topic, at, 0)),
@@ -266,7 +272,7 @@ class Cluster:
     def broker(self, broker: int, at: int, ms: int, *, fenced: bool = True) -> Sides:
         """The registration of a broker, then its end as a fenced one. Its epoch is the offset of the registration."""
         id = FIRST_BROKER + broker
-        which = {"brokerId": id, "brokerEpoch": len(self.features) + 2 * broker}
+        which = {"brokerId": id, "brokerEpoch": 1 + len(self.features) + 2 * broker}
         if at == 1:
             return _write("BrokerRegistrationChange", {}, **which)
         name = f"broker-{id}"

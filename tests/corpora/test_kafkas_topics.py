@@ -56,6 +56,7 @@ def test_a_snapshot_of_the_metadata_is_the_state_at_the_end_of_the_log(tmp_path:
     from_log = state("metadata", out)
     assert (from_snapshot["snapshot"], from_log["snapshot"]) == (snapshot.name, "")
     assert from_snapshot["metadata"] == from_log["metadata"]
+    assert from_log["leaders"] == [{"offset": 0, "epoch": 0, "leader": 901}]
     partitions = from_log["metadata"]["partitions"]
     assert len(partitions) == 8 * 30
     assert {(one["leader"] == one["replicas"][2], one["leaderEpoch"]) for one in partitions.values()} == {(True, 2)}
