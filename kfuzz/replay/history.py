@@ -83,6 +83,8 @@ class Reader:
     at: int
     _next: int = 0
     _highest: int = -1
+    # Whether a transaction was open at the last answer.
+    _is_held: bool = False
     # For batches that were never sent: which one was expected instead, and the number of records.
     _strange: list[tuple[int, int]] = field(default_factory=list)
 
@@ -99,6 +101,7 @@ class Reader:
                 after = await self.source.offset(LATEST_MS)
                 answer = {"highWatermark": after, "lastStableOffset": after, "records": None, "abortedTransactions": ()}
             end = answer["highWatermark" if self.isolation == "read_uncommitted" else "lastStableOffset"]
+            self._is_held = end < answer["highWatermark"]
             top = max(top, self.at)
             if 0 <= end < self.at:
                 # The log has lost records that this reader had read.
@@ -171,20 +174,24 @@ class Reader:
                 level.wrong += count
             else:
                 level.foreign += count
-        level.lost += sum(self._unread())
+        for number, count in self._unread():
+            if self._is_held and number > self._highest:
+                level.hidden += count
+            else:
+                level.lost += count
         for flags, count in zip(history.flags, history.counts, strict=True):
             if self.isolation == "read_committed" and flags & ABORTED and flags & self.bit:
                 level.aborted += count
             if flags & before and not flags & self.bit:
                 level.went_back += count
 
-    def _unread(self) -> Iterator[int]:
-        """The records of each batch that is not read though it was acknowledged, and committed if that matters."""
+    def _unread(self) -> Iterator[tuple[int, int]]:
+        """The number and records of each batch that is not read though it was acknowledged, and committed if needed."""
         committed = self.isolation == "read_committed"
-        for flags, count in zip(self.history.flags, self.history.counts, strict=True):
+        for number, (flags, count) in enumerate(zip(self.history.flags, self.history.counts, strict=True)):
             visible = not (committed and flags & TRANSACTIONAL) or flags & COMMITTED
             if flags & ACKNOWLEDGED and visible and not flags & self.bit:
-                yield count
+                yield number, count
 
 
 class Verification:

@@ -147,6 +147,8 @@ class Level:
     - ``wrong``: with other bytes than those that were sent. ``foreign``: never sent.
     - ``aborted``: of a transaction that was aborted, and read in read_committed.
     - ``went_back``: read, and later no longer in the log.
+    - ``hidden``: of batches after the start of a transaction that is still open at the end: nobody can say whether
+      read_committed would read them.
     """
 
     read: int = 0
@@ -158,6 +160,7 @@ class Level:
     foreign: int = 0
     aborted: int = 0
     went_back: int = 0
+    hidden: int = 0
     latency: Any = field(default_factory=new_histogram)
 
     def faults(self) -> dict[str, int]:
@@ -180,6 +183,7 @@ FAULTS: Final = {
     "foreign": "that were never sent",
     "aborted": "of aborted transactions",
     "went_back": "gone after they were read",
+    "hidden": "hidden by an open transaction",
 }
 
 

@@ -137,6 +137,17 @@ def test_aborted_transactions_that_a_broker_hides_are_found(
     assert report.levels["read_committed"].faults().keys() == {"aborted"}
 
 
+def test_what_an_open_transaction_hides_is_not_lost(brokers: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The fifth batch is lost too.
+    plant(monkeypatch, lost)
+    stable = WrittenPartition.last_stable_offset.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(WrittenPartition, "last_stable_offset", property(lambda self: min(stable(self), 100)))
+    report = checked(brokers)
+    found = {isolation: report.levels[isolation].faults() for isolation in ISOLATIONS}
+    assert found == {"read_uncommitted": {"lost": 10}, "read_committed": {"lost": 10, "hidden": 200}}
+    assert any("200 hidden by an open transaction" in line for line in report.lines("it"))
+
+
 def test_records_that_are_gone_after_they_were_read_went_back(
     brokers: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
