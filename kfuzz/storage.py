@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -34,6 +33,7 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from kfuzz.errors import KfuzzError, UsageError, needs
 from kfuzz.files import (
+    URL,
     file_kind,
     local_path,
     map_file,
@@ -49,7 +49,6 @@ from kfuzz.mapped import require_whole
 A = TypeVar("A")
 T = TypeVar("T")
 
-URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
 # The package to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
 # Their URIs begin with a bucket or a container.
 BUCKETS: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")
@@ -117,11 +116,13 @@ class Target(ABC):
         """
         if isinstance(place, Target):
             return place
-        match = URI.fullmatch(str(place))
+        match = URL.fullmatch(str(place))
         if match is None or match[1].lower() == "file":
             return LocalTarget(local_path(place))
-        scheme, slash, rest = match[1].lower(), match[2], match[3]
-        if not slash:
+        scheme, rest = match[1].lower(), match[2].removeprefix("/")
+        if "::" in match[0]:
+            raise UsageError(f"{place} names several file systems, with :: between them; name one")
+        if rest == match[2]:
             raise UsageError(f"{place} lacks a slash; write {scheme}://{rest}")
         if scheme in BUCKETS and not rest.partition("/")[0]:
             raise UsageError(f"{place} names no bucket; write {scheme}://bucket/corpus")
