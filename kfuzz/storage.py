@@ -14,6 +14,7 @@ upload, so a failed attempt would leave half a file under its final name.
 from __future__ import annotations
 
 import contextlib
+import io
 import mmap
 import os
 import shutil
@@ -449,6 +450,19 @@ def _view(data: bytes | mmap.mmap) -> Iterator[memoryview]:
             require_whole(data)
 
 
+class _Small(io.BytesIO):
+    """The content of a small file; ``UsageError`` if it is larger. What a store says of its size may be wrong."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self._place = place
+
+    def write(self, data: Any, /) -> int:
+        if self.tell() + len(data) > READ_BYTES_MAX:
+            raise UsageError(f"{self._place} is larger than {READ_BYTES_MAX} bytes, the most that kfuzz reads of it")
+        return super().write(data)
+
+
 class RemoteTarget(Target):
     """A place on a file system of fsspec. Credentials come from where its package looks for them, never from kfuzz."""
 
@@ -490,11 +504,8 @@ class RemoteTarget(Target):
         return Listing(files, sorted(directories))
 
     def read(self, name: str) -> bytes | None:
-        with self.explained("read", name):
-            try:
-                return bytes(self._fs.cat_file(self.path(name)))
-            except (FileNotFoundError, IsADirectoryError):
-                return None
+        copy = _Small(f"{self._uri}/{name}")
+        return copy.getvalue() if self.copy(name, copy) else None
 
     @contextlib.contextmanager
     def view(self, name: str) -> Iterator[memoryview | None]:
