@@ -451,7 +451,7 @@ def _view(data: bytes | mmap.mmap) -> Iterator[memoryview]:
 
 
 class _Small(io.BytesIO):
-    """The content of a small file; ``UsageError`` if it is larger. What a store says of its size may be wrong."""
+    """The content of a small file; ``UsageError`` if it is larger. A store may say a wrong size."""
 
     def __init__(self, place: str) -> None:
         super().__init__()
