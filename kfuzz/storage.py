@@ -14,9 +14,9 @@ upload, so a failed attempt would leave half a file under its final name.
 from __future__ import annotations
 
 import contextlib
+import io
 import mmap
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -34,6 +34,7 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from kfuzz.errors import KfuzzError, UsageError, needs
 from kfuzz.files import (
+    URL,
     file_kind,
     local_path,
     map_file,
@@ -49,7 +50,6 @@ from kfuzz.mapped import require_whole
 A = TypeVar("A")
 T = TypeVar("T")
 
-URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
 # The package to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
 # Their URIs begin with a bucket or a container.
 BUCKETS: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")
@@ -117,11 +117,13 @@ class Target(ABC):
         """
         if isinstance(place, Target):
             return place
-        match = URI.fullmatch(str(place))
+        match = URL.fullmatch(str(place))
         if match is None or match[1].lower() == "file":
             return LocalTarget(local_path(place))
-        scheme, slash, rest = match[1].lower(), match[2], match[3]
-        if not slash:
+        scheme, rest = match[1].lower(), match[2].removeprefix("/")
+        if "::" in match[0]:
+            raise UsageError(f"{place} names several file systems, with :: between them; name one")
+        if rest == match[2]:
             raise UsageError(f"{place} lacks a slash; write {scheme}://{rest}")
         if scheme in BUCKETS and not rest.partition("/")[0]:
             raise UsageError(f"{place} names no bucket; write {scheme}://bucket/corpus")
@@ -448,6 +450,19 @@ def _view(data: bytes | mmap.mmap) -> Iterator[memoryview]:
             require_whole(data)
 
 
+class _Small(io.BytesIO):
+    """The content of a small file; ``UsageError`` if it is larger. A store may say a wrong size."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self._place = place
+
+    def write(self, data: Any, /) -> int:
+        if self.tell() + len(data) > READ_BYTES_MAX:
+            raise UsageError(f"{self._place} is larger than {READ_BYTES_MAX} bytes, the most that kfuzz reads of it")
+        return super().write(data)
+
+
 class RemoteTarget(Target):
     """A place on a file system of fsspec. Credentials come from where its package looks for them, never from kfuzz."""
 
@@ -489,11 +504,8 @@ class RemoteTarget(Target):
         return Listing(files, sorted(directories))
 
     def read(self, name: str) -> bytes | None:
-        with self.explained("read", name):
-            try:
-                return bytes(self._fs.cat_file(self.path(name)))
-            except (FileNotFoundError, IsADirectoryError):
-                return None
+        copy = _Small(f"{self._uri}/{name}")
+        return copy.getvalue() if self.copy(name, copy) else None
 
     @contextlib.contextmanager
     def view(self, name: str) -> Iterator[memoryview | None]:

@@ -208,14 +208,14 @@ class Cluster:
         With ``settings.create``, missing topics are created.
         """
         found = await self._refresh(wanted)
-        missing = [name for name in wanted if found.get(name, 0) == 0]
+        missing = [name for name in wanted if name not in found]
         if missing and self.settings.create:
             try:
                 await self.create({name: (wanted[name], KEPT) for name in missing})
             except BrokerError as error:
                 raise UsageError(f"{error}; create them yourself") from None
             found = await self._refresh(wanted)
-            missing = [name for name in missing if found.get(name, 0) == 0]
+            missing = [name for name in missing if name not in found]
         if missing:
             raise UsageError(
                 f"{self.settings.bootstrap} has no topic {_named(missing)}; create it, or add --create, or send to "
@@ -307,7 +307,9 @@ class Cluster:
                 continue
             if topic["errorCode"] and topic["errorCode"] not in RETRIABLE:
                 raise UsageError(f"topic {name}: {error_name(topic['errorCode'])}; check the name and the permissions")
-            found[name] = len(topic["partitions"])
+            # With an error, it is not there, or about to be created.
+            if topic["partitions"] or not topic["errorCode"]:
+                found[name] = len(topic["partitions"])
             for partition in topic["partitions"]:
                 if partition["leaderId"] in self._addresses and partition["leaderId"] >= 0:
                     leaders[name, partition["partitionIndex"]] = partition["leaderId"]

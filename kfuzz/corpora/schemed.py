@@ -122,7 +122,7 @@ def program(side: Schemed, keys: Range) -> Program:
             made = shaper.program()
             break
         except TooMany:
-            if levels == 1:
+            if levels == 1 or not shaper.is_recursive:
                 raise
         except Endless:
             raise Wrong("contains itself without an end", "make it optional or an array there") from None

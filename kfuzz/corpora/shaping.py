@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from uuid import UUID as Uuid
 
 from kfuzz.corpora import programs
-from kfuzz.corpora.programs import INT64_MAX, ITEMS_MAX, Body, Builder, Drawn, Endless, Target, To, varint
+from kfuzz.corpora.programs import INT64_MAX, ITEMS_MAX, Body, Builder, Drawn, Endless, Target, To, TooMany, varint
 from kfuzz.corpora.quantities import LABEL_MAX, MOMENT_MAX, Range, Weights
 from kfuzz.forms import TEXT, Either, ListOf, TableOf, Wrong, choice, integer, matching, nearest, step_of, table_of
 from kfuzz.kafka import INT32_MAX
@@ -19,6 +19,8 @@ from kfuzz.schemas.values import FRAME_BYTES, HEADERS, LONG_FRAME_BYTES, Side
 # Of a workload's schemas together, as JSON texts in its TOML.
 TEXTS_BYTES_MAX: Final = 256 << 10
 NESTED_MAX: Final = 64
+# A type that is tried and left out again leaves no steps, but two of them in each of 30 types are 2^30 tries.
+TYPES_MAX: Final = 2 * programs.STEPS_MAX
 DEFAULT: Final = Range(0, 100)
 NULL_SHARE: Final = 0.1
 NAME_BYTES: Final = programs.WORD_BYTES + 4
@@ -123,6 +125,9 @@ class Shaper(Builder):
         self._given, self._key_bytes_max, self._levels = given, key_bytes_max, levels
         self._used: dict[str, set[str]] = {}
         self._active: dict[Any, tuple[int, str]] = {}
+        self._types = 0
+        # Whether a type contains itself: only then do fewer levels make a smaller program.
+        self.is_recursive = False
         self._unions: dict[tuple[str, ...], Weights] = {}
 
     def compile(self, side: Schemed) -> None:
@@ -156,10 +161,14 @@ class Shaper(Builder):
     def inside(self, name: Any, path: str, body: Callable[[str], None]) -> None:
         """Add a type that may contain itself. Then its fields have the same paths as those of the outermost."""
         count, first = self._active.get(name, (0, path))
+        self.is_recursive |= count > 0
         if count > self._levels:
             raise Endless
         if sum(one for one, _ in self._active.values()) > NESTED_MAX:
             raise Wrong(f"is nested deeper than {NESTED_MAX} levels", "name a flatter schema")
+        self._types += 1
+        if self._types > TYPES_MAX:
+            raise TooMany(f"has more than {TYPES_MAX} places for types", "name a smaller schema")
         self._active[name] = count + 1, first
         try:
             body(first)

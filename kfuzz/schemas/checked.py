@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urljoin
 
 from jsonschema import Draft7Validator
@@ -19,6 +22,10 @@ from kfuzz.errors import UsageError
 from kfuzz.forms import shown
 from kfuzz.schemas.plain import json_form
 from kfuzz.text import foreign_text
+
+# How long a value may be compared with its schema, and each byte of it, in seconds of this process.
+VALUE_S_MAX: Final = 2.0
+BYTE_S_MAX: Final = 1e-5
 
 
 def registry_of(references: Iterable[tuple[str, str]], root: Any = None) -> Any:
@@ -46,6 +53,31 @@ def _multiple(_: Any, step: float, value: Any, schema: Any) -> Iterator[Validati
         yield ValidationError(f"{value!r} is not a multiple of {step!r}")
 
 
+@contextlib.contextmanager
+def _limited(limit_s: float) -> Iterator[None]:
+    """``ValueError`` if the block takes longer, but only in the main thread: no other can be interrupted.
+
+    A pattern such as ``([a-z]+)+0`` takes time that doubles with each character, as do schemas that refer twice to
+    another. libFuzzer needs the usual timer.
+    """
+
+    def end(number: int, frame: Any) -> None:
+        raise ValueError(
+            f"comparing it with the schema takes over {limit_s:.0f} s; simplify its patterns and references"
+        )
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Callable[[bytes], bytes]:
     """A function that gives the JSON of a value, and raises ``ValueError`` for one that the schema refuses.
 
@@ -66,7 +98,8 @@ def checker(text: str, references: Iterable[tuple[str, str]], name: str) -> Call
         except UsageError as error:
             raise ValueError(str(error)) from None
         try:
-            wrong = best_match(made.iter_errors(value))
+            with _limited(VALUE_S_MAX + len(data) * BYTE_S_MAX):
+                wrong = best_match(made.iter_errors(value))
         except Unresolvable as error:
             path = foreign_text(error.ref, bytes_max=100)
             raise ValueError(f"{name} needs {path}, which neither it nor a schema that it refers to has") from None

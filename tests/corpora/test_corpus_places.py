@@ -58,7 +58,7 @@ def test_a_log_and_a_workload_are_sent_from_every_place(place: str, corpus: Path
         assert (code, sum(len(one.records) for one in broker.batches["t", 0]) > 300) == (0, True), said
 
 
-@pytest.mark.parametrize("call", ["ls", "cat_file", "mv"])
+@pytest.mark.parametrize("call", ["ls", "_open", "mv"])
 def test_a_store_that_falls_silent_at_any_call_is_left(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

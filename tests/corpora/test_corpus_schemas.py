@@ -23,10 +23,11 @@ from made_corpora import batches_of
 from referencing import Registry
 from referencing.jsonschema import DRAFT7
 
-from kfuzz.corpora import schemed
+from kfuzz.corpora import programs, schemed, shaping
 from kfuzz.corpora.generation import generate
+from kfuzz.corpora.json_schema_program import Compiler
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
-from kfuzz.corpora.shaping import FRAMINGS
+from kfuzz.corpora.shaping import FRAMINGS, Schemed
 from kfuzz.corpora.statistics import check_statistics
 from kfuzz.corpora.value_writer import ValueWriter
 from kfuzz.corpora.verification import Corpus, verify
@@ -301,9 +302,10 @@ def test_weights_of_a_union_choose_its_branch_which_keeps_its_own_values(case: d
     assert not inner or sum(isinstance(one, str) for one in inner) == pytest.approx(len(inner) * 3 / 4, rel=0.15)
 
 
-def values_of(schema: Any, folder: Path, field: str = "") -> list[Any]:
+def values_of(schema: Any, folder: Path, field: str = "", root: Any = None) -> list[Any]:
     """Values of a JSON Schema, which kfuzz's own check takes."""
-    (folder / "x.schema.json").write_text(json.dumps({"required": ["a"], "properties": {"a": schema}}))
+    whole = {"required": ["a"], "properties": {"a": schema}, **(root or {})}
+    (folder / "x.schema.json").write_text(json.dumps(whole))
     text = f'[[topics]]\nname = "t"\n[topics.values]\nschema = "x.schema.json"\n{field}'
     made = parse(text, "w.toml", folder)
     decode = schemed.decoder_of(made.topics[0].values)
@@ -386,6 +388,32 @@ def test_a_schema_that_cannot_be_generated_is_one_sentence(sentence: str, tmp_pa
     assert found.startswith(f"{tmp_path}/w.toml: topics[0].values")
     assert sentence in found
     assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("last", "sentence", "attempts"),
+    [
+        ({"type": "string"}, "1000 places for values", 1),
+        # Each of them is tried and left out again, because the last one has no end.
+        ({"required": ["a"], "properties": {"a": {"$ref": "#/definitions/39"}}}, "1000 places for types", 3),
+    ],
+)
+def test_types_that_name_the_next_one_twice_are_refused_soon(
+    last: Any, sentence: str, attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {str(at): {"anyOf": [{"$ref": f"#/definitions/{at + 1}"}] * 2} for at in range(39)} | {"39": last}
+    compile_, found = Compiler.compile, []
+
+    def counted(made: Compiler, side: Schemed) -> None:
+        found.append(side)
+        compile_(made, side)
+
+    monkeypatch.setattr(programs, "STEPS_MAX", 1000)
+    monkeypatch.setattr(shaping, "TYPES_MAX", 1000)
+    monkeypatch.setattr(Compiler, "compile", counted)
+    with pytest.raises(UsageError, match=f"has more than {sentence}; name a smaller schema"):
+        values_of({"$ref": "#/definitions/0"}, tmp_path, root={"definitions": known})
+    assert len(found) == attempts
 
 
 @pytest.mark.parametrize(

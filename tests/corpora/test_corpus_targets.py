@@ -67,6 +67,18 @@ def test_other_corpora_are_refused_and_removed_on_every_target(place: str, tmp_p
         generate(other, place, overwrite=True)
 
 
+def test_no_more_is_read_of_a_small_file_than_a_bound(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "READ_BYTES_MAX", KIB)
+    target = Target.of(place)
+    for size in (0, KIB):
+        target.write("small", b"x" * size)
+        assert target.read("small") == b"x" * size
+    assert target.read("absent") is None
+    target.write("small", b"x" * (KIB + 1))
+    with pytest.raises(UsageError, match="small is larger than 1024 bytes, the most that kfuzz reads of"):
+        target.read("small")
+
+
 @pytest.mark.parametrize("size", [10, 2 * targets.PART_BYTES])
 def test_a_visible_log_has_its_indexes(place: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file that was written first gets its name last: after a crash between two names, the log is missing."""

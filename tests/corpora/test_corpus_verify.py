@@ -25,6 +25,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.logs import snapshot
 from kfuzz.records.read.reader import check_with
+from kfuzz.storage import READ_BYTES_MAX
 from kfuzz.wire.io.checksum import crc32c
 
 TOPIC = Topic(
@@ -149,6 +150,13 @@ def test_a_cut_log_is_found(corpus: Path, cut: int | str) -> None:
     else:
         assert found[0] in ("file-truncated", "offset-off-plan")
     assert cut != "everything" or found == ["file-truncated"]
+
+
+def test_an_index_of_any_size_is_judged(corpus: Path) -> None:
+    """Segments of 2 GiB with small batches have larger ones than is read of small files."""
+    index = corpus / f"{FIRST}.timeindex"
+    os.truncate(index, READ_BYTES_MAX + 12)
+    assert codes(verify(corpus)) == ["index-mismatch"]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])

@@ -194,7 +194,9 @@ class FakeBroker:
             count = self.topics.get(topic["name"], 0)
             held = {"leaderId": 7, "leaderEpoch": 0, "replicaNodes": [7], "isrNodes": [7]}
             partitions = [{"partitionIndex": index, **held} for index in range(count)]
-            topics.append({"errorCode": 0 if count else 3, "name": topic["name"], "partitions": partitions})
+            topics.append(
+                {"errorCode": 0 if topic["name"] in self.topics else 3, "name": topic["name"], "partitions": partitions}
+            )
         brokers = [{"nodeId": 7, "host": "127.0.0.1", "port": self.port, "rack": None}]
         return {"brokers": brokers, "clusterId": "fake", "controllerId": 7, "topics": topics}
 

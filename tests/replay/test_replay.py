@@ -530,7 +530,7 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     both = tmp_path / "both"
     for name in ("a-0", "b-0"):
         write_log(both, name, plain())
-    with FakeBroker({"small": 1}, login=("me", "right")) as broker:
+    with FakeBroker({"small": 1, "none": 0}, login=("me", "right")) as broker:
         place = f"127.0.0.1:{broker.port}"
         free = FakeBroker()
         with free:
@@ -538,6 +538,7 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
         for words, sentence in [
             ((tmp_path, "--bootstrap", place), "has no topic t; create it, or add --create"),
             ((tmp_path, "--bootstrap", place, "--topic", "t=small"), "has 1 partition, but needs 2; add"),
+            ((tmp_path, "--bootstrap", place, "--topic", "t=none"), "has 0 partitions, but needs 2; add"),
             ((tmp_path, "--bootstrap", place, "--topic", "x=small"), "there is no topic x"),
             ((tmp_path, "--bootstrap", place, "--topic", "t"), "give A=B"),
             ((both, "--bootstrap", place, "--topic", "a=b"), "a and b would both go to b"),

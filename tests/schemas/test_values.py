@@ -22,6 +22,8 @@ from kfuzz.schemas import Schema, Schemas, Store
 from kfuzz.schemas.proto import _compiled
 from kfuzz.schemas.store import of_file
 
+TWICE = {str(at): {"allOf": [{"$ref": f"#/definitions/{at + 1}"}] * 2} for at in range(40)}
+
 GUID = UUID(int=77)
 
 
@@ -212,6 +214,22 @@ def test_the_entries_of_maps_are_in_order() -> None:
     one = {"z": 1, "a": 2, "sizes": sizes}
     wanted = {"lines": dict.fromkeys("adfghjkls", one), "more": [one], "any": dict.fromkeys("bcmnvxy", True)}
     assert (shown or b"").decode() == json.dumps(wanted, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"pattern": "^([a-z]+)+[0-9]$"},
+        {"definitions": {"40": {}} | TWICE, "allOf": [{"$ref": "#/definitions/0"}]},
+    ],
+    ids=["pattern", "references"],
+)
+def test_a_schema_that_would_take_years_to_check_refuses_the_value(
+    kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kfuzz.schemas.checked.VALUE_S_MAX", 0.1)
+    found = Schemas([Store("", {1: Schema("JSON", json.dumps(kind))})], checks=True)
+    assert decoded(found, b'\0\0\0\0\1"' + b"a" * 60 + b'"')["error"].startswith("comparing it with the schema takes")
 
 
 def test_json_keeps_its_numbers_and_is_checked_if_asked() -> None:
