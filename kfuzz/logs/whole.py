@@ -315,9 +315,10 @@ class Partition:
         self.epochs: list[tuple[int, int]] | None = []
         self.topic_id = ""
         # Segments that a broker recovers because an index is missing or refused, and the first file with which it
-        # refuses to start at all.
+        # refuses to start at all, such as one whose name is no offset.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
-        self.refusing: Path | None = None
+        above = (one for one in sorted(self.names) if NAMED.fullmatch(one) and int(one.partition(".")[0]) > INT64_MAX)
+        self.refusing = next(map(path.joinpath, above), None)
         # Segments with an index that is damaged, and that a broker keeps if it does not recover the segment.
         self.kept: dict[str, int] = {}
         # Whether a file beside the segments has a finding.

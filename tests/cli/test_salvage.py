@@ -119,3 +119,11 @@ def test_a_second_folder_of_a_partition_is_not_copied_over_the_first(path: Path,
     shown = kfuzz("salvage", tmp_path, "--out", tmp_path.parent / f"{tmp_path.name}-out", code=1)
     assert shown.stderr == f"kfuzz: {again} is skipped: it is the same partition as t-0\n"
     assert shown.stdout.startswith(f"{tmp_path}-out/t-0/{path.name}: 1 batches")
+
+
+def test_a_segment_whose_name_is_no_offset_is_only_copied_alone(path: Path, tmp_path: Path) -> None:
+    above = written(path.parent, batch(1), base=10**20 - 1)
+    for verb in ("salvage", path.parent, "--out", tmp_path / "out"), ("cat", path.parent):
+        assert kfuzz(*verb, code=1).stderr == f"kfuzz: {above} is skipped: it is named above the highest offset\n"
+    assert not (tmp_path / "out" / "t-0" / above.name).exists()
+    assert "offsets 1 to 1" in kfuzz("salvage", above, "--out", tmp_path / "alone", code=0).stdout
