@@ -237,6 +237,11 @@ class Directory:
         meta = self.meta.get
         return meta("version", "0") == "0" and bool(meta("node.id")) and not meta("directory.id")
 
+    @property
+    def lacks(self) -> str:
+        """The names in ``meta.properties`` that a broker needs and that are not there; empty if all are."""
+        return "" if self.is_zookeepers else " and ".join(name for name in META_NEEDED if not self.meta.get(name))
+
     def point(self, name: str, partition: tuple[str, int] | None) -> int:
         """A partition's offset in a checkpoint; 0 if there is none, as a broker takes it."""
         return self.points.get(name, {}).get(partition, 0) if partition else 0
@@ -272,8 +277,8 @@ class Directory:
             return
         if self.is_zookeepers:
             self.judged.find(path, "meta-properties-zookeeper")
-        elif missing := [name for name in META_NEEDED if not self.meta.get(name)]:
-            self.judged.find(path, "meta-properties-incomplete", detail=" and ".join(missing))
+        elif self.lacks:
+            self.judged.find(path, "meta-properties-incomplete", detail=self.lacks)
         for other in others:
             if not other.meta or other.path >= self.path:
                 continue

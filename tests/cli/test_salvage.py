@@ -88,7 +88,7 @@ def test_kafkas_own_topics_are_named_if_they_are_left_out(path: Path, tmp_path: 
         assert kfuzz(*verb, "--topics", "t", code=0).stderr == ""
         assert kfuzz(*verb, "--topics", "__*", code=0).stderr == ""
     assert kfuzz("salvage", own.parent, "--dry-run", "--out", "nowhere", code=0).stderr == ""
-    (tmp_path / "meta.properties").touch()
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\n")
     for more in ((), ("--topics", "__*")):
         kfuzz("salvage", tmp_path, "--out", f"{tmp_path}-out", *more, code=0)
     assert {one.name for one in Path(f"{tmp_path}-out").iterdir()} >= {"t-0", own.parent.name, "meta.properties"}
@@ -127,3 +127,11 @@ def test_a_segment_whose_name_is_no_offset_is_only_copied_alone(path: Path, tmp_
         assert kfuzz(*verb, code=1).stderr == f"kfuzz: {above} is skipped: it is named above the highest offset\n"
     assert not (tmp_path / "out" / "t-0" / above.name).exists()
     assert "offsets 1 to 1" in kfuzz("salvage", above, "--out", tmp_path / "alone", code=0).stdout
+
+
+def test_a_directory_whose_meta_properties_no_broker_takes_is_named(path: Path, tmp_path: Path) -> None:
+    meta = tmp_path / "meta.properties"
+    meta.write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n")
+    for more in (), ("--dry-run",):
+        shown = kfuzz("salvage", tmp_path, "--out", f"{tmp_path}-out{len(more)}", *more, code=1)
+        assert shown.stderr == f"kfuzz: {meta} has no node.id; add it to the copy, or no broker starts with it\n"
