@@ -24,7 +24,7 @@ import numpy as np
 from kfuzz import records
 from kfuzz.annotate.listing import next_place
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, map_regular, open_whole, read_small, write_whole
+from kfuzz.files import local_path, map_regular, open_whole, read_small, require_writable, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
@@ -171,6 +171,7 @@ def salvage(
     for segment, copy in plan:
         if copy.exists() and not segment.is_copy:
             raise UsageError(f"{copy} exists; name another folder with --out")
+        require_writable(copy)
     done: list[Salvaged] = []
     ends: dict[tuple[str, int], int] = {}
     for _, group in groupby(plan, lambda one: one[1].parent):

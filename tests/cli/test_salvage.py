@@ -135,3 +135,15 @@ def test_a_directory_whose_meta_properties_no_broker_takes_is_named(path: Path, 
     for more in (), ("--dry-run",):
         shown = kfuzz("salvage", tmp_path, "--out", f"{tmp_path}-out{len(more)}", *more, code=1)
         assert shown.stderr == f"kfuzz: {meta} has no node.id; add it to the copy, or no broker starts with it\n"
+
+
+def test_a_place_where_no_copy_can_be_made_is_refused_before_and_without_a_run(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for taken in out, out / path.parent.name:
+        taken.parent.mkdir(exist_ok=True)
+        taken.touch()
+        for more in (), ("--dry-run",):
+            shown = kfuzz("salvage", path.parent, "--out", out, *more, code=2)
+            assert shown.stdout == ""
+            assert shown.stderr.endswith(f" cannot be written: {taken} is not a directory; name another place\n")
+        taken.unlink()
