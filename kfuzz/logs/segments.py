@@ -118,8 +118,8 @@ def find_segments(
 
     Inside ``path``, links are not followed, and pipes and devices are not opened. Where one has the name of a segment
     or of a partition folder, ``pass_over`` is called with it and what it is, such as "a pipe"; without it, such a thing
-    is an error. So is a segment whose name is no offset, and a partition folder beside segments, or beside another one
-    of the same partition.
+    is an error. So is a segment whose name is no offset, and a partition folder beside segments, inside another one, or
+    beside another one of the same partition.
 
     Raises ``UsageError`` if ``path`` does not exist, has no segment, or has no topic that matches.
     """
@@ -202,6 +202,8 @@ def _segments_in(folder: Path, pass_over: Callable[[Path, str], None]) -> list[S
     if folder.is_symlink():
         pass_over(folder, "a link")
         return []
+    for *_, inner in sorted(_folders(folder)):
+        pass_over(inner, "a partition inside another one")
     return _partition(folder, pass_over)
 
 

@@ -107,11 +107,15 @@ def test_the_id_of_a_topic_is_copied_unless_a_broker_refuses_it(path: Path, tmp_
         assert one["is_stray"] is bool(code)
 
 
-def test_partitions_beside_a_segment_are_not_passed_over_in_silence(path: Path, tmp_path: Path) -> None:
+def test_partitions_beside_segments_are_not_passed_over_in_silence(path: Path, tmp_path: Path) -> None:
     written(tmp_path, batch(0))
     for verb in ("salvage", tmp_path, "--dry-run", "--out", "nowhere"), ("cat", tmp_path):
         assert kfuzz(*verb, code=1).stderr == f"kfuzz: {path.parent} is skipped: it is a partition beside segments\n"
     assert kfuzz("salvage", path.parent, "--dry-run", "--out", "nowhere", code=0).stderr == ""
+    inner = written(path.parent / "inner-0", batch(0)).parent
+    (tmp_path / path.name).unlink()
+    for verb in ("salvage", tmp_path, "--dry-run", "--out", "nowhere"), ("cat", tmp_path):
+        assert kfuzz(*verb, code=1).stderr == f"kfuzz: {inner} is skipped: it is a partition inside another one\n"
 
 
 def test_a_second_folder_of_a_partition_is_not_copied_over_the_first(path: Path, tmp_path: Path) -> None:
