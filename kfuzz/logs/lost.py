@@ -221,6 +221,8 @@ def with_losses(
     # The last offsets of the two batches before, where the last one begins and ends, and its base offset.
     earlier = before = None if bounds.base is None else bounds.base - 1
     begin = at = end = 0
+    # Where the last batch began before which lost offsets were named, and the last one of them.
+    named = 0, -1
     is_damaged = is_misplaced = is_cut = False
     last_base = -1
 
@@ -246,9 +248,13 @@ def with_losses(
         is_sound = entry.kind == "batch" and not is_refused
         if is_sound and fits_earlier and (not is_damaged or bounds.hold(entry)):
             if is_damaged or is_misplaced or not fits:
-                lost = bounds.lost(at if fits else begin, entry.at, before if fits else earlier, base)
+                start, last = (at, before) if fits else (begin, earlier)
+                if last is not None and last < named[1] < base:
+                    start, last = named
+                lost = bounds.lost(start, entry.at, last, base)
                 if is_damaged or (lost.first or 0) < base:
                     yield lost
+                    named = entry.at, base - 1
             begin, at = at if fits else begin, end
             earlier, before, last_base = before if fits else earlier, entry.last_offset, base
             is_damaged = is_misplaced = False
