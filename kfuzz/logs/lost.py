@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from typing_extensions import Buffer
 
@@ -128,6 +128,13 @@ class Bounds:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.base = _number(self.path.name, ".log")
+
+    @classmethod
+    def between(cls, path: Path, base: int | None, following: int | None) -> Self:
+        """Other bounds than those by the names: from ``base`` on, and below ``following``."""
+        made = cls(path)
+        made.base, made.next = base, following
+        return made
 
     @cached_property
     def partition(self) -> str:

@@ -92,9 +92,7 @@ class _Kept:
     @property
     def bounds(self) -> Bounds:
         """The offsets that the segment may have."""
-        made = Bounds(self.segment.path)
-        made.base, made.next = self.segment.base_offset, self.segment.next_offset
-        return made
+        return Bounds.between(self.segment.path, self.segment.base_offset, self.segment.next_offset)
 
     @property
     def limits(self) -> tuple[int, int]:
