@@ -10,7 +10,7 @@ import numpy as np
 
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.indexes import Starts
-from kfuzz.logs.internal_topics import partitions_of
+from kfuzz.logs.internal_topics import partitions_with_own
 from kfuzz.logs.producers import Notes, end_offset
 from kfuzz.logs.segments import Segment
 from kfuzz.mapped import mapped, require_whole
@@ -23,9 +23,7 @@ def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, An
 
     Kafka's own topics are there too, unless the glob ``topics`` chooses others. Raises ``UsageError`` if none is there.
     """
-    own = partitions_of(path, "__*", notes, required=False) if topics == "*" else []
-    found = own + [one for one in partitions_of(path, topics, notes, required=not own) if one not in own]
-    partitions = [_extent(segments, notes) for segments in found]
+    partitions = [_extent(segments, notes) for segments in partitions_with_own(path, topics, "__*", notes)]
     totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
     whole = max(1, sum(one["bytes"] for one in partitions))
     for one in partitions:

@@ -71,7 +71,7 @@ FRONTS: Final = 8, 16
 
 # After a wrong length, the next packet is looked for within so many bytes, and so often. It was sent within a day.
 RESUMED_BYTES: Final = 1 << 18
-RESUMED_MAX: Final = 100
+RESUMED_MAX: Final = 20
 DAY_S: Final = 86_400
 # The first bytes of a little-endian order mark. The smallest block of pcapng with a packet, and its kind.
 LITTLE: Final = (0xD4, 0x4D)

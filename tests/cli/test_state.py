@@ -230,6 +230,14 @@ def test_each_topic_and_partition_has_its_offsets_bytes_and_times(data: Path) ->
     assert f"{7:020d}.log is damaged or cut at byte 0; the batches from there on are not counted" in damaged.stderr
 
 
+def test_a_directory_with_only_committed_offsets_is_read_once(tmp_path: Path) -> None:
+    path = written(tmp_path / "__consumer_offsets-3", batch(0, transactional=True, producer_id=1, producer_epoch=0))
+    for place in tmp_path, path.parent:
+        for verb, table in ("transactions", "open"), ("partitions", "partitions"):
+            [found] = json.loads(outcome("state", verb, place, "--json")[1])[table]
+            assert (found["topic"], found["partition"]) == ("__consumer_offsets", 3)
+
+
 @pytest.mark.parametrize("swallowed", [2, 3])
 def test_a_length_that_leads_over_other_batches_is_damage(tmp_path: Path, swallowed: int) -> None:
     one, two, *others = (batch(offset) for offset in range(4))
