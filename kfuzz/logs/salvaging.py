@@ -188,8 +188,16 @@ def salvage(
 
 
 def _in_order(partition: list[Segment]) -> list[Segment]:
-    """The segments of a partition, each where its batches belong."""
-    made = by_contents(partition, ends=True)
+    """The segments of a partition, each where its batches belong; also one whose name is above the highest offset."""
+    # In a partition, no other name is without an offset.
+    named = [
+        one if one.base_offset is not None or not one.topic else replace(one, base_offset=INT64_MAX)
+        for one in partition
+    ]
+    made = by_contents(named, ends=True)
+    if any(one.base_offset == INT64_MAX for one in made):
+        # Its batches do not show where it belongs.
+        made = by_contents(partition, ends=True)
     if len(made) == 1:
         # It may have been named alone.
         beside = [one.base_offset or 0 for one in by_contents(partition_of(made[0]), ends=True) if not one.is_copy]

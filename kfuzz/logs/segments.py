@@ -118,8 +118,8 @@ def find_segments(
 
     Inside ``path``, links are not followed, and pipes and devices are not opened. Where one has the name of a segment
     or of a partition folder, ``pass_over`` is called with it and what it is, such as "a pipe"; without it, such a thing
-    is an error. So is a segment whose name is no offset, and a partition folder beside segments, inside another one, or
-    beside another one of the same partition.
+    is an error. So is a partition folder beside segments, inside another one, or beside another one of the same
+    partition.
 
     Raises ``UsageError`` if ``path`` does not exist, has no segment, or has no topic that matches.
     """
@@ -212,13 +212,11 @@ def _partition(folder: Path, pass_over: Callable[[Path, str], None]) -> list[Seg
     paths = []
     for path in sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name)):
         mode = path.lstat().st_mode
-        if not stat.S_ISREG(mode):
-            pass_over(path, file_kind(mode))
-        elif not _is_named(path):
-            pass_over(path, "named above the highest offset")
-        else:
+        if stat.S_ISREG(mode):
             paths.append(path)
-    following = [*(int(path.stem) for path in paths), None][1:]
+        else:
+            pass_over(path, file_kind(mode))
+    following = [*(_base_offset(path) for path in paths), None][1:]
     return [_segment(path, after) for path, after in zip(paths, following, strict=True)]
 
 
@@ -320,24 +318,27 @@ def _span(segment: Segment) -> tuple[int, int] | None:
             last = end
         require_whole(view)
     inside = holes - second_apart - (apart and number > 2)
-    return (first, last) if number > 1 and (inside or not (apart or second_apart)) else None
+    is_sure = number > 1 and (inside or not (apart or second_apart))
+    # The highest offset stands for a name that is none.
+    return (first, last) if is_sure or (number and segment.base_offset == INT64_MAX) else None
 
 
-def _is_named(path: Path) -> bool:
-    """Whether the name is that of a segment. A broker cannot read a number that no offset has."""
-    return NAME.fullmatch(path.name) is not None and int(path.stem) <= INT64_MAX
+def _base_offset(path: Path) -> int | None:
+    """The number in the name of a segment; None if no offset is so large: then a broker cannot read the name either."""
+    number = int(path.stem)
+    return number if number <= INT64_MAX else None
 
 
 def _segment(path: Path, next_offset: int | None) -> Segment:
-    is_named = _is_named(path)
+    name = NAME.fullmatch(path.name)
     parent = path.absolute().parent.name
     leaving = LEAVING.fullmatch(parent)
-    folder = FOLDER.fullmatch(leaving["partition"] or "" if leaving else parent) if is_named else None
+    folder = FOLDER.fullmatch(leaving["partition"] or "" if leaving else parent) if name else None
     return Segment(
         path,
         folder["topic"] if folder else None,
         int(folder["partition"]) if folder else None,
-        int(path.stem) if is_named else None,
+        _base_offset(path) if name else None,
         next_offset,
         path.stat().st_size,
     )

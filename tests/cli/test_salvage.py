@@ -125,12 +125,18 @@ def test_a_second_folder_of_a_partition_is_not_copied_over_the_first(path: Path,
     assert shown.stdout.startswith(f"{tmp_path}-out/t-0/{path.name}: 1 batches")
 
 
-def test_a_segment_whose_name_is_no_offset_is_only_copied_alone(path: Path, tmp_path: Path) -> None:
-    above = written(path.parent, batch(1), base=10**20 - 1)
-    for verb in ("salvage", path.parent, "--out", tmp_path / "out"), ("cat", path.parent):
-        assert kfuzz(*verb, code=1).stderr == f"kfuzz: {above} is skipped: it is named above the highest offset\n"
-    assert not (tmp_path / "out" / "t-0" / above.name).exists()
-    assert "offsets 1 to 1" in kfuzz("salvage", above, "--out", tmp_path / "alone", code=0).stdout
+@pytest.mark.parametrize("pieces", [[batch(1)], [batch(1), batch(2)]])
+def test_a_segment_whose_name_is_no_offset_is_copied_under_its_first_one(
+    path: Path, tmp_path: Path, pieces: list[bytes]
+) -> None:
+    above = written(path.parent, *pieces, base=10**20 - 1)
+    for number, named in enumerate((path.parent, above)):
+        shown = kfuzz("salvage", named, "--out", tmp_path / str(number), code=0)
+        assert shown.stderr == ""
+        copy = tmp_path / str(number) / "t-0" / f"{1:020d}.log"
+        assert (copy.read_bytes(), copy.with_suffix(".index").exists()) == (b"".join(pieces), True)
+        assert f"the name of {above} is wrong; the copy is named after the first offset in it" in shown.stdout
+        assert not copy.with_name(above.name).exists()
 
 
 def test_a_directory_whose_meta_properties_no_broker_takes_is_named(path: Path, tmp_path: Path) -> None:
