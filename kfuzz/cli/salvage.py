@@ -49,6 +49,8 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
     """
     from kfuzz.logs.salvaging import salvage
     from kfuzz.logs.segments import left_out_topics, passed_over
+    from kfuzz.logs.stored import META_PROPERTIES
+    from kfuzz.logs.whole import Directory
 
     complaints = Complaints()
     with log_at(path) as place:
@@ -71,6 +73,8 @@ def command(path: str, out: Path, topics: str, dry_run: bool, as_json: bool) -> 
             click.echo(f"{counted(len(done), 'segment')}: kept {kept} bytes, lost {lost} bytes{gap}{nothing}")
         for sentence in filter(None, (passed_over(place), left_out_topics(place, topics))):
             complain(sentence)
+        if (meta := Path(place) / META_PROPERTIES).is_file() and (lacks := Directory(meta.parent, "kafka").lacks):
+            complaints.say(f"{meta} has no {lacks}; add it to the copy, or no broker starts with it")
     return 1 if complaints.count or any(one.lost or one.gaps or one.is_stray for one in done) else 0
 
 

@@ -154,14 +154,11 @@ def transactions(
       kfuzz state transactions /var/lib/kafka/data
       kfuzz state transactions orders-0 --transaction-state /var/lib/kafka/data --aborted
     """
-    from kfuzz.logs.internal_topics import GROUPS, TRANSACTIONS, partitions_of, transactional_ids
+    from kfuzz.logs.internal_topics import GROUPS, TRANSACTIONS, partitions_of, partitions_with_own, transactional_ids
     from kfuzz.logs.producers import end_offset, judge, open_transactions, partition_state
 
-    partitions = partitions_of(path, topics, notes)
     # Offsets that are committed in a transaction wait for it too.
-    if topics == "*":
-        own = partitions_of(path, GROUPS, notes, required=False)
-        partitions += [one for one in own if one not in partitions]
+    partitions = partitions_with_own(path, topics, GROUPS, notes)
     places: list[Any] = [path, local_path(path).absolute().parent] if beside is None else [beside]
     known = None
     try:

@@ -242,6 +242,7 @@ def check_file(
     if partition is not None:
         is_lost = any(one.end == len(data) for one in made.lost) or made.more_lost > 0
         partition.end(path, damage, made.tail > 0, is_lost)
+        made.lost[:1] = map(partition.with_gap, made.lost[:1])
     return made
 
 

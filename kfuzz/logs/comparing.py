@@ -505,8 +505,8 @@ def compare(
     """
     done = 0
     for name, segments in pairs_of(a, b, topics=topics, pass_over=pass_over):
-        # A file that is alone may have any name, and a reader of the latest values goes by names.
-        sides = [Side(one if compacted or len(one) == 1 else by_contents(one), limits) for one in segments]
+        # A file that is alone may have any name.
+        sides = [Side(one if len(one) == 1 else by_contents(one), limits) for one in segments]
         names = [{(one.path.name, one.name) for one in side.segments} for side in sides]
         for side, there in zip(sides, names[::-1], strict=True):
             for one in side.segments:

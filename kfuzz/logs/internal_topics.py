@@ -56,6 +56,12 @@ def partitions_of(path: str | Path, topics: str, notes: Notes, *, required: bool
     return [list(group) for _, group in groupby(found, lambda one: one.path.parent)]
 
 
+def partitions_with_own(path: str | Path, topics: str, own: str, notes: Notes) -> list[list[Segment]]:
+    """As :func:`partitions_of`; if all topics are meant, those of Kafka's ``own`` topics are there too, once each."""
+    found = partitions_of(path, own, notes, required=False) if topics == "*" else []
+    return found + [one for one in partitions_of(path, topics, notes, required=not found) if one not in found]
+
+
 def rows(segments: Sequence[Segment], notes: Notes, selection: Selection = EVERYTHING) -> Iterator[tuple[Any, ...]]:
     """The records with the selected offsets of a partition, with the columns ``NAMES``.
 

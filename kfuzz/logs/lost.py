@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from typing_extensions import Buffer
 
@@ -129,6 +129,13 @@ class Bounds:
         self.path = Path(path)
         self.base = _number(self.path.name, ".log")
 
+    @classmethod
+    def between(cls, path: Path, base: int | None, following: int | None) -> Self:
+        """Other bounds than those by the names: from ``base`` on, and below ``following``."""
+        made = cls(path)
+        made.base, made.next = base, following
+        return made
+
     @cached_property
     def partition(self) -> str:
         """The topic and the number, such as ``orders:0``; empty if the file is not named as a segment is."""
@@ -221,6 +228,8 @@ def with_losses(
     # The last offsets of the two batches before, where the last one begins and ends, and its base offset.
     earlier = before = None if bounds.base is None else bounds.base - 1
     begin = at = end = 0
+    # Where the last batch began before which lost offsets were named, and the last one of them.
+    named = 0, -1
     is_damaged = is_misplaced = is_cut = False
     last_base = -1
 
@@ -246,9 +255,13 @@ def with_losses(
         is_sound = entry.kind == "batch" and not is_refused
         if is_sound and fits_earlier and (not is_damaged or bounds.hold(entry)):
             if is_damaged or is_misplaced or not fits:
-                lost = bounds.lost(at if fits else begin, entry.at, before if fits else earlier, base)
+                start, last = (at, before) if fits else (begin, earlier)
+                if last is not None and last < named[1] < base:
+                    start, last = named
+                lost = bounds.lost(start, entry.at, last, base)
                 if is_damaged or (lost.first or 0) < base:
                     yield lost
+                    named = entry.at, base - 1
             begin, at = at if fits else begin, end
             earlier, before, last_base = before if fits else earlier, entry.last_offset, base
             is_damaged = is_misplaced = False

@@ -24,7 +24,7 @@ import numpy as np
 from kfuzz import records
 from kfuzz.annotate.listing import next_place
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path, map_regular, open_whole, read_small, write_whole
+from kfuzz.files import local_path, map_regular, open_whole, read_small, require_writable, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX
 from kfuzz.logs.index_walk import IndexWalk
@@ -92,9 +92,7 @@ class _Kept:
     @property
     def bounds(self) -> Bounds:
         """The offsets that the segment may have."""
-        made = Bounds(self.segment.path)
-        made.base, made.next = self.segment.base_offset, self.segment.next_offset
-        return made
+        return Bounds.between(self.segment.path, self.segment.base_offset, self.segment.next_offset)
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -171,6 +169,7 @@ def salvage(
     for segment, copy in plan:
         if copy.exists() and not segment.is_copy:
             raise UsageError(f"{copy} exists; name another folder with --out")
+        require_writable(copy)
     done: list[Salvaged] = []
     ends: dict[tuple[str, int], int] = {}
     for _, group in groupby(plan, lambda one: one[1].parent):
@@ -189,8 +188,16 @@ def salvage(
 
 
 def _in_order(partition: list[Segment]) -> list[Segment]:
-    """The segments of a partition, each where its batches belong."""
-    made = by_contents(partition, ends=True)
+    """The segments of a partition, each where its batches belong; also one whose name is above the highest offset."""
+    # In a partition, no other name is without an offset.
+    named = [
+        one if one.base_offset is not None or not one.topic else replace(one, base_offset=INT64_MAX)
+        for one in partition
+    ]
+    made = by_contents(named, ends=True)
+    if any(one.base_offset == INT64_MAX for one in made):
+        # Its batches do not show where it belongs.
+        made = by_contents(partition, ends=True)
     if len(made) == 1:
         # It may have been named alone.
         beside = [one.base_offset or 0 for one in by_contents(partition_of(made[0]), ends=True) if not one.is_copy]

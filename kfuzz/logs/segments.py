@@ -118,7 +118,8 @@ def find_segments(
 
     Inside ``path``, links are not followed, and pipes and devices are not opened. Where one has the name of a segment
     or of a partition folder, ``pass_over`` is called with it and what it is, such as "a pipe"; without it, such a thing
-    is an error. So is a partition folder beside segments, or beside another one of the same partition.
+    is an error. So is a partition folder beside segments, inside another one, or beside another one of the same
+    partition.
 
     Raises ``UsageError`` if ``path`` does not exist, has no segment, or has no topic that matches.
     """
@@ -201,6 +202,8 @@ def _segments_in(folder: Path, pass_over: Callable[[Path, str], None]) -> list[S
     if folder.is_symlink():
         pass_over(folder, "a link")
         return []
+    for *_, inner in sorted(_folders(folder)):
+        pass_over(inner, "a partition inside another one")
     return _partition(folder, pass_over)
 
 
@@ -315,7 +318,9 @@ def _span(segment: Segment) -> tuple[int, int] | None:
             last = end
         require_whole(view)
     inside = holes - second_apart - (apart and number > 2)
-    return (first, last) if number > 1 and (inside or not (apart or second_apart)) else None
+    is_sure = number > 1 and (inside or not (apart or second_apart))
+    # The highest offset stands for a name that is none.
+    return (first, last) if is_sure or (number and segment.base_offset == INT64_MAX) else None
 
 
 def _base_offset(path: Path) -> int | None:

@@ -6,13 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kfuzz.logs.heads import BatchHeads
 from kfuzz.logs.indexes import Starts
-from kfuzz.logs.internal_topics import partitions_of
+from kfuzz.logs.internal_topics import partitions_with_own
 from kfuzz.logs.producers import Notes, end_offset
 from kfuzz.logs.segments import Segment
 from kfuzz.mapped import mapped, require_whole
 from kfuzz.wire.records.framing import frames, next_frame
+from kfuzz.wire.walk.search import Search
 
 
 def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, Any]]]:
@@ -20,9 +23,7 @@ def extents(path: str, notes: Notes, topics: str) -> dict[str, list[dict[str, An
 
     Kafka's own topics are there too, unless the glob ``topics`` chooses others. Raises ``UsageError`` if none is there.
     """
-    own = partitions_of(path, "__*", notes, required=False) if topics == "*" else []
-    found = own + [one for one in partitions_of(path, topics, notes, required=not own) if one not in own]
-    partitions = [_extent(segments, notes) for segments in found]
+    partitions = [_extent(segments, notes) for segments in partitions_with_own(path, topics, "__*", notes)]
     totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
     whole = max(1, sum(one["bytes"] for one in partitions))
     for one in partitions:
@@ -56,11 +57,16 @@ def _newest_ms(segment: Segment, notes: Notes) -> int | None:
         view = mapped(file, 0, segment.size)
         places = [(at, at + size) for at, size, _ in frames(view)]
         heads = BatchHeads(view, [at for at, _ in places], 0)
-        if (end := places[-1][1] if places else 0) < segment.size:
+        # A wrong length may lead over batches; then their offsets are missing after it.
+        bases, lasts = (heads.values(name, np.int64) for name in ("base_offset", "last_offset"))
+        doubtful = np.flatnonzero(np.append(bases[1:] != lasts[:-1] + 1, len(places) > 0))
+        search = Search(view)
+        sound = next((number for number in doubtful if not search.holds(places[number][0])), len(places))
+        if (end := places[sound - 1][1] if sound else 0) < segment.size:
             sentence = f"{segment.path} is damaged or cut at byte {end}; the batches from there on are not counted"
             after = Starts(segment, file).resume(end, 0, segment.size)
             is_last = segment.next_offset is None and after == segment.size
             notes.damage(sentence, is_tail=is_last and next_frame(view, end)[0] == 0)
-        newest = max(heads.values("max_timestamp", int), default=-1)
+        newest = max(heads.values("max_timestamp", int)[:sound], default=-1)
         require_whole(view)
     return int(newest) if newest >= 0 else None

@@ -132,6 +132,8 @@ class _Segment:
     is_lost: bool
     # Whether its last batch has an offset that is too high for its indexes.
     overflows: bool
+    # Whether the offsets in no segment before it are named with the damage at its beginning.
+    names_gap: bool = False
 
     @property
     def is_bad(self) -> bool:
@@ -218,6 +220,8 @@ class Directory:
         self.is_brokers = bool(self.points or {META_PROPERTIES, CLEAN_SHUTDOWN} & self.names)
         self.was_clean = (CLEAN_SHUTDOWN in self.names) if self.is_brokers else None
         self.ends: dict[tuple[str, int], int] = {}
+        # The folders that a broker loads, by topic, number and topic id.
+        self.folders: dict[tuple[str, int, str], Path] = {}
         self.topic_ids: dict[str, tuple[str, Path]] = {}
         # The files with which a broker does not start: after a clean shutdown (True), and without one.
         self.refusing: dict[bool, list[Path]] = {True: [], False: []}
@@ -236,6 +240,11 @@ class Directory:
         """Whether a broker with ZooKeeper wrote it. A broker of Kafka 4 keeps the version and adds an id."""
         meta = self.meta.get
         return meta("version", "0") == "0" and bool(meta("node.id")) and not meta("directory.id")
+
+    @property
+    def lacks(self) -> str:
+        """The names in ``meta.properties`` that a broker needs and that are not there; empty if all are."""
+        return "" if self.is_zookeepers else " and ".join(name for name in META_NEEDED if not self.meta.get(name))
 
     def point(self, name: str, partition: tuple[str, int] | None) -> int:
         """A partition's offset in a checkpoint; 0 if there is none, as a broker takes it."""
@@ -272,8 +281,8 @@ class Directory:
             return
         if self.is_zookeepers:
             self.judged.find(path, "meta-properties-zookeeper")
-        elif missing := [name for name in META_NEEDED if not self.meta.get(name)]:
-            self.judged.find(path, "meta-properties-incomplete", detail=" and ".join(missing))
+        elif self.lacks:
+            self.judged.find(path, "meta-properties-incomplete", detail=self.lacks)
         for other in others:
             if not other.meta or other.path >= self.path:
                 continue
@@ -281,11 +290,10 @@ class Directory:
             wrong = [name for name in ("node.id", "cluster.id") if here(name) != there(name)][:1]
             # Each directory has an id of its own.
             wrong += ["directory.id"] if here("directory.id") and here("directory.id") == there("directory.id") else []
-            twice = sorted(self.ends.keys() & other.ends.keys()) if here("node.id") == there("node.id") else []
-            for topic, number in twice:
-                one = f"{topic}-{number}"
-                if self.topic_ids.get(topic, ("",))[0] == other.topic_ids.get(topic, (None,))[0]:
-                    self.judged.find(self.path / one, "partition-twice", detail=printable(str(other.path / one)))
+            twice = sorted(self.folders.keys() & other.folders.keys()) if here("node.id") == there("node.id") else []
+            for one in twice:
+                detail = printable(str(other.folders[one]))
+                self.judged.find(self.folders[one], "partition-twice", detail=detail)
             for name in wrong:
                 code = "meta-properties-other-node" if name == "node.id" else "meta-properties-differ"
                 detail = f"{name} {here(name)}; {other.path / META_PROPERTIES} has {there(name)}"
@@ -315,9 +323,10 @@ class Partition:
         self.epochs: list[tuple[int, int]] | None = []
         self.topic_id = ""
         # Segments that a broker recovers because an index is missing or refused, and the first file with which it
-        # refuses to start at all.
+        # refuses to start at all, such as one whose name is no offset.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
-        self.refusing: Path | None = None
+        above = (one for one in sorted(self.names) if NAMED.fullmatch(one) and int(one.partition(".")[0]) > INT64_MAX)
+        self.refusing = next(map(path.joinpath, above), None)
         # Segments with an index that is damaged, and that a broker keeps if it does not recover the segment.
         self.kept: dict[str, int] = {}
         # Whether a file beside the segments has a finding.
@@ -351,6 +360,17 @@ class Partition:
         self._compare_aborted(path.with_suffix(".txnindex"))
         if int(path.stem) == self.bases[-1] and facts.next_offset != base:
             self._compare_snapshot(facts.next_offset)
+
+    def with_gap(self, lost: LostOffsets) -> LostOffsets:
+        """The offsets that the last segment lost, with those before it that are in no segment if it lost its beginning.
+
+        A cleaner may have removed those.
+        """
+        *_, before, one = None, *self.segments
+        if lost.at > 0 or before is None or before.is_lost or before.end >= one.base or self._is_cleaned:
+            return lost
+        one.names_gap = True
+        return replace(lost, first=before.end)
 
     def _seen(self, path: Path, base: int) -> tuple[Damage | None, int]:
         """The first damage that a broker sees that recovers the segment, and the offset after the last batch."""
@@ -440,6 +460,11 @@ class Partition:
     # -- when all are judged
 
     @property
+    def _is_cleaned(self) -> bool:
+        """Whether the log was compacted, as far as it is known."""
+        return self.facts.is_cleaned or self.partition in self.directory.points.get(CLEANER, {})
+
+    @property
     def end_offset(self) -> int:
         """The offset after the last batch."""
         return self.segments[-1].end if self.segments else 0
@@ -447,7 +472,6 @@ class Partition:
     def close(self) -> Judged:
         """Judge the partition as a whole."""
         find, directory, segments = self.judged.find, self.directory, self.segments
-        cleaned = self.facts.is_cleaned or self.partition in directory.points.get(CLEANER, {})
         for one in segments:
             if one.is_above:
                 find(self.path / one.name, "segment-name-high", one.base, one.first_last)
@@ -456,9 +480,9 @@ class Partition:
             if start < before.end:
                 find(self.path / one.name, "segments-overlap", start, before.end)
             elif start > before.end and (before.has_tail or not before.is_lost):
-                code = "segment-gap-compacted" if cleaned else "segment-gap"
+                code = "segment-gap-compacted" if self._is_cleaned else "segment-gap"
                 find(self.path / one.name, code, detail=f"{before.end} to {one.base - 1}")
-                if not cleaned and not before.is_lost:
+                if not (self._is_cleaned or before.is_lost or one.names_gap):
                     self._lose(one.name, before)
         self._close_epochs()
         for offset in self.stems.get(".snapshot", []):
@@ -473,6 +497,11 @@ class Partition:
         is_named = METADATA_NAME in self.names or not self.partition or self.is_krafts or directory.is_zookeepers
         if not is_named and (directory.is_brokers or directory.topic_ids):
             find(self.path / METADATA_NAME, "partition-metadata-missing")
+        elif self.partition and not self.is_krafts:
+            first = directory.folders.setdefault((*self.partition, self.topic_id), self.path)
+            if first != self.path:
+                # Such as orders-0 and orders-00.
+                directory.judged.find(self.path, "partition-twice", detail=printable(str(first)))
         if self.partition and self.topic_id:
             known, place = directory.topic_ids.setdefault(self.partition[0], (self.topic_id, self.path))
             if known != self.topic_id:

@@ -11,6 +11,7 @@ import heapq
 import io
 import re
 import shutil
+import struct
 import tempfile
 import weakref
 from array import array
@@ -67,6 +68,15 @@ TLS: Final = re.compile(rb"[\x14-\x17]\x03[\0-\x04][\0-\x48]", re.DOTALL)
 TLS_BYTES: Final = 4, 17 << 10
 # The bytes in front of a block of pcapng, and of a packet of pcap: before them, a file may end.
 FRONTS: Final = 8, 16
+
+# After a wrong length, the next packet is looked for within so many bytes, and so often. It was sent within a day.
+RESUMED_BYTES: Final = 1 << 18
+RESUMED_MAX: Final = 20
+DAY_S: Final = 86_400
+# The first bytes of a little-endian order mark. The smallest block of pcapng with a packet, and its kind.
+LITTLE: Final = (0xD4, 0x4D)
+NG: Final = b"\x0a\x0d\x0d\x0a"
+NG_BYTES, NG_PACKET = 32, 6
 
 # -1 if no frame can be at this byte, or else a number that is not smaller than that of the frame before it.
 Rank = Callable[[memoryview, int], int]
@@ -284,7 +294,8 @@ def _connections(name: str, data: Buffer, folder: Path) -> tuple[list[_Connectio
     latest: dict[tuple[Any, Any], _Connection] = {}
     packet = kept = cut = first_cut = 0
     end = ""
-    packets = _packets(name, data)
+    damaged: list[int] = []
+    packets = _packets(name, data, damaged)
     while True:
         packet += 1
         try:
@@ -326,8 +337,14 @@ def _connections(name: str, data: Buffer, folder: Path) -> tuple[list[_Connectio
             kept += len(tcp.data)
         if packet > PACKETS_MAX or len(found) > CONNECTIONS_MAX or kept > KEPT_BYTES_MAX:
             raise UsageError(f"{name} is too large, or has too many connections; {REMEDY}")
-    short = f"{name} has only the beginning of {counted(cut, 'packet')}, from packet {first_cut} on"
-    return found, [one for one in (f"{short}; record again with `-s 0`" if cut else "", end) if one]
+    flaws = [end] if end else []
+    if damaged:
+        places = f"{counted(len(damaged), 'place')}, the first near packet {damaged[0]}"
+        flaws.insert(0, f"{name} has wrong lengths in {places}; packets there may be missing")
+    if cut:
+        short = f"{name} has only the beginning of {counted(cut, 'packet')}, from packet {first_cut} on"
+        flaws.insert(0, f"{short}; record again with `-s 0`")
+    return found, flaws
 
 
 def _address(host: bytes, port: int) -> str:
@@ -349,8 +366,70 @@ class _Source:
         return made
 
 
-def _packets(name: str, data: Buffer) -> Iterator[tuple[Any, Any, bool]]:
-    """IP and TCP of each packet, and whether the recording cut it; TCP is None for other packets."""
+def _size_of_record(window: bytes, at: int, order: str, seconds: int | None) -> int:
+    """The size of the record at byte ``at``; 0 if none with a packet can be there, sent at about ``seconds``.
+
+    ``seconds`` is None for a block of pcapng.
+    """
+    if len(window) - at < FRONTS[1]:
+        return 0
+    fields = struct.unpack_from(f"{order}4I", window, at)
+    if seconds is None:
+        kind, size = fields[:2]
+        is_whole = kind == NG_PACKET and NG_BYTES <= size <= len(window) - at
+        return size if is_whole and window[at + 4 : at + 8] == window[at + size - 4 : at + size] else 0
+    sent, part, kept, size = fields
+    return FRONTS[1] + kept if abs(sent - seconds) <= DAY_S and part < 10**9 and 0 < kept <= size < 1 << 24 else 0
+
+
+def _resumed(file: Any, before: int, bad: int, seconds: int) -> int | None:
+    """Where reading continues after a record at byte ``before`` or ``bad`` with a wrong length; None if no two records
+    are found near it. A packet was sent at about ``seconds``.
+    """
+    file.seek(0)
+    head = file.read(12)
+    is_ng = head.startswith(NG)
+    order = "<" if head[8 if is_ng else 0] in LITTLE else ">"
+    size = partial(_size_of_record, order=order, seconds=None if is_ng else seconds)
+    file.seek(before + 1)
+    window = file.read(4 * RESUMED_BYTES)
+    for at in range(min(RESUMED_BYTES, len(window))):
+        if (first := size(window, at)) and size(window, at + first) and before + 1 + at != bad:
+            return before + 1 + at
+    return None
+
+
+def _records(reader: Any, file: Any, damaged: list[int]) -> Iterator[bytes]:
+    """The packets of a capture. After a wrong length, they continue at the next record; then the number of the packet
+    before it is added to ``damaged``.
+    """
+    records, number, seconds = iter(reader), 0, 0
+    before = at = file.tell()
+    while True:
+        before, at = at, file.tell()
+        try:
+            time, packet = next(records)
+        except StopIteration:
+            return
+        # Any of many kinds, from dpkt and from zlib.
+        except Exception:
+            place = _resumed(file, before, at, seconds) if number and len(damaged) < RESUMED_MAX else None
+            if place is None:
+                raise
+            damaged.append(number)
+            file.seek(place)
+            at, records = place, iter(reader)
+            continue
+        # Bytes after a wrong length may be taken for records of any time.
+        seconds = int(time) if not number or abs(int(time) - seconds) <= DAY_S else seconds
+        number += 1
+        yield packet
+
+
+def _packets(name: str, data: Buffer, damaged: list[int]) -> Iterator[tuple[Any, Any, bool]]:
+    """IP and TCP of each packet, and whether the recording cut it; TCP is None for other packets. ``damaged`` is that
+    of :func:`_records`.
+    """
     with needs(f"{name} is a capture, which needs dpkt; pip install 'kfuzz[pcap]'"):
         import dpkt
     file: Any = data if hasattr(data, "read") else io.BytesIO(data)
@@ -364,7 +443,7 @@ def _packets(name: str, data: Buffer) -> Iterator[tuple[Any, Any, bool]]:
         )
     module, link = LINKS[kind]
     ip = (dpkt.ip.IP, dpkt.ip6.IP6)
-    for _, packet in reader:
+    for packet in _records(reader, file, damaged):
         tcp = None
         # Without IP's header, only the bound on packets says whether this one is cut.
         is_cut = len(packet) >= reader.snaplen > 0

@@ -88,7 +88,7 @@ def test_kafkas_own_topics_are_named_if_they_are_left_out(path: Path, tmp_path: 
         assert kfuzz(*verb, "--topics", "t", code=0).stderr == ""
         assert kfuzz(*verb, "--topics", "__*", code=0).stderr == ""
     assert kfuzz("salvage", own.parent, "--dry-run", "--out", "nowhere", code=0).stderr == ""
-    (tmp_path / "meta.properties").touch()
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\n")
     for more in ((), ("--topics", "__*")):
         kfuzz("salvage", tmp_path, "--out", f"{tmp_path}-out", *more, code=0)
     assert {one.name for one in Path(f"{tmp_path}-out").iterdir()} >= {"t-0", own.parent.name, "meta.properties"}
@@ -107,11 +107,15 @@ def test_the_id_of_a_topic_is_copied_unless_a_broker_refuses_it(path: Path, tmp_
         assert one["is_stray"] is bool(code)
 
 
-def test_partitions_beside_a_segment_are_not_passed_over_in_silence(path: Path, tmp_path: Path) -> None:
+def test_partitions_beside_segments_are_not_passed_over_in_silence(path: Path, tmp_path: Path) -> None:
     written(tmp_path, batch(0))
     for verb in ("salvage", tmp_path, "--dry-run", "--out", "nowhere"), ("cat", tmp_path):
         assert kfuzz(*verb, code=1).stderr == f"kfuzz: {path.parent} is skipped: it is a partition beside segments\n"
     assert kfuzz("salvage", path.parent, "--dry-run", "--out", "nowhere", code=0).stderr == ""
+    inner = written(path.parent / "inner-0", batch(0)).parent
+    (tmp_path / path.name).unlink()
+    for verb in ("salvage", tmp_path, "--dry-run", "--out", "nowhere"), ("cat", tmp_path):
+        assert kfuzz(*verb, code=1).stderr == f"kfuzz: {inner} is skipped: it is a partition inside another one\n"
 
 
 def test_a_second_folder_of_a_partition_is_not_copied_over_the_first(path: Path, tmp_path: Path) -> None:
@@ -119,3 +123,37 @@ def test_a_second_folder_of_a_partition_is_not_copied_over_the_first(path: Path,
     shown = kfuzz("salvage", tmp_path, "--out", tmp_path.parent / f"{tmp_path.name}-out", code=1)
     assert shown.stderr == f"kfuzz: {again} is skipped: it is the same partition as t-0\n"
     assert shown.stdout.startswith(f"{tmp_path}-out/t-0/{path.name}: 1 batches")
+
+
+@pytest.mark.parametrize("pieces", [[batch(1)], [batch(1), batch(2)]])
+def test_a_segment_whose_name_is_no_offset_is_copied_under_its_first_one(
+    path: Path, tmp_path: Path, pieces: list[bytes]
+) -> None:
+    above = written(path.parent, *pieces, base=10**20 - 1)
+    for number, named in enumerate((path.parent, above)):
+        shown = kfuzz("salvage", named, "--out", tmp_path / str(number), code=0)
+        assert shown.stderr == ""
+        copy = tmp_path / str(number) / "t-0" / f"{1:020d}.log"
+        assert (copy.read_bytes(), copy.with_suffix(".index").exists()) == (b"".join(pieces), True)
+        assert f"the name of {above} is wrong; the copy is named after the first offset in it" in shown.stdout
+        assert not copy.with_name(above.name).exists()
+
+
+def test_a_directory_whose_meta_properties_no_broker_takes_is_named(path: Path, tmp_path: Path) -> None:
+    meta = tmp_path / "meta.properties"
+    meta.write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n")
+    for more in (), ("--dry-run",):
+        shown = kfuzz("salvage", tmp_path, "--out", f"{tmp_path}-out{len(more)}", *more, code=1)
+        assert shown.stderr == f"kfuzz: {meta} has no node.id; add it to the copy, or no broker starts with it\n"
+
+
+def test_a_place_where_no_copy_can_be_made_is_refused_before_and_without_a_run(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for taken in out, out / path.parent.name:
+        taken.parent.mkdir(exist_ok=True)
+        taken.touch()
+        for more in (), ("--dry-run",):
+            shown = kfuzz("salvage", path.parent, "--out", out, *more, code=2)
+            assert shown.stdout == ""
+            assert shown.stderr.endswith(f" cannot be written: {taken} is not a directory; name another place\n")
+        taken.unlink()

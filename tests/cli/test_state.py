@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 from cli_driver import kfuzz, outcome
-from made_segments import written
+from made_segments import batch, written
 from made_state import FIRST_MS, MARKERS, make_logs
 
 from kfuzz import records
@@ -228,6 +228,23 @@ def test_each_topic_and_partition_has_its_offsets_bytes_and_times(data: Path) ->
     (data / "empty-3" / f"{7:020d}.log").write_bytes(b"x" * 100)
     damaged = kfuzz("state", "partitions", data, "--topics", "empty", code=1)
     assert f"{7:020d}.log is damaged or cut at byte 0; the batches from there on are not counted" in damaged.stderr
+
+
+def test_a_directory_with_only_committed_offsets_is_read_once(tmp_path: Path) -> None:
+    path = written(tmp_path / "__consumer_offsets-3", batch(0, transactional=True, producer_id=1, producer_epoch=0))
+    for place in tmp_path, path.parent:
+        for verb, table in ("transactions", "open"), ("partitions", "partitions"):
+            [found] = json.loads(outcome("state", verb, place, "--json")[1])[table]
+            assert (found["topic"], found["partition"]) == ("__consumer_offsets", 3)
+
+
+@pytest.mark.parametrize("swallowed", [2, 3])
+def test_a_length_that_leads_over_other_batches_is_damage(tmp_path: Path, swallowed: int) -> None:
+    one, two, *others = (batch(offset) for offset in range(4))
+    wrong = two[:8] + (len(two) * swallowed - 12).to_bytes(4, "big") + two[12:]
+    path = written(tmp_path / "orders-0", one, wrong, *others)
+    shown = kfuzz("state", "partitions", path.parent, code=1).stderr
+    assert f"{path} is damaged or cut at byte {len(one)}; the batches from there on are not counted" in shown
 
 
 def test_share_groups_have_their_snapshot_and_what_changed_it(tmp_path: Path) -> None:

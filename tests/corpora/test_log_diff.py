@@ -282,6 +282,9 @@ def test_batches_that_are_there_again_are_one_statement(
         assert (one.records, [side.ranges for side in one.sides]) == (0, [[], []])
         found = [[bad["reason"] for bad in side.damage] for side in one.sides]
         assert sorted(found) == [[], reasons]
+        if reasons and reasons[0].startswith(NAME):
+            [one] = compare(tmp_path / a, tmp_path / b, compacted=True)
+            assert (one.records, sorted(len(side.damage) for side in one.sides)) == (0, [0, len(reasons)])
     # Bytes that both sides have are equal.
     assert only(tmp_path / "b", tmp_path / "b").verdict == "equal"
     one = only(tmp_path / "b", tmp_path / "c")

@@ -66,6 +66,9 @@ A, B, C, D, E = (batch(100 + 5 * i, 5) for i in range(5))
         ([A, bad(B, 6), bad(C), D], (), ["offsets 105 to 114 are lost; go on at 115"]),
         ([A, bad(B, 6)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, batch(350, 5)], ("00000000000000000300.log",), ["offsets 105 to 299 are lost; go on at 300"]),
+        # If the batch after damage is overlapped, the offsets before it are not lost again.
+        ([A, bad(B), C, batch(112, 5), E], (), ["offsets 105 to 109 are lost; go on at 110",
+                                                "offsets 110 to 111 are lost; go on at 112"]),
         # At the end of a segment the next one's name says where to go on, at the end of the log nothing does.
         ([A, bad(B)], ("00000000000000000110.log",), ["offsets 105 to 109 are lost; go on at 110"]),
         ([A, bad(B)], (), ["the offsets from 105 on are lost; nothing follows them"]),

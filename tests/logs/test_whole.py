@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from logs.log_damages import ALL, LOGS, Damage, ends, make
 from made_corpora import once
-from made_segments import batch, written
+from made_segments import bad, batch, written
 
 from kfuzz.kafka import Role
 from kfuzz.logs.checking import Checked, Counts, check_directory
 from kfuzz.logs.index_walk import IndexWalk
+from kfuzz.logs.salvaging import salvage
 from kfuzz.logs.stored import kind_of
 from kfuzz.records.read.reader import check_with
 
@@ -157,7 +158,7 @@ def test_a_directory_of_a_broker_with_zookeeper_needs_no_partition_metadata(brok
     assert set(judged(broker)[0]) == {"partition-metadata-missing"}
 
 
-def test_a_partition_in_two_directories_of_a_node_is_found_unless_one_is_stray(broker: Path) -> None:
+def test_a_partition_in_two_folders_of_a_node_is_found_unless_one_is_stray(broker: Path) -> None:
     other = Path(shutil.copytree(broker, broker.parent / "data2"))
     (other / "meta.properties").write_text(META.replace("N8", "M8"))
     codes, starts = judged(broker.parent)
@@ -165,6 +166,10 @@ def test_a_partition_in_two_directories_of_a_node_is_found_unless_one_is_stray(b
     assert str(starts[-1].start) == "at its next start, a broker refuses to start, because of orders-0"
     (other / "orders-0/partition.metadata").write_text(ID.replace("AQ", "Ag"))
     assert judged(broker.parent)[0] == {}
+    again = Path(shutil.copytree(broker / "orders-0", broker / "orders-00"))
+    codes, starts = judged(broker)
+    assert codes == {"partition-twice": again}
+    assert str(starts[-1].start) == "at its next start, a broker refuses to start, because of orders-00"
 
 
 def test_a_lost_abort_marker_without_its_index_is_said(broker: Path) -> None:
@@ -181,6 +186,21 @@ def test_each_gap_says_where_to_go_on(broker: Path) -> None:
         "offsets 259 to 517 are lost; go on at 518",
         "the offsets from 772 on are lost, at least to 776; nothing follows them",
     ]
+
+
+def test_a_gap_and_the_damage_after_it_are_one_loss(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    written(folder, batch(0, 5))
+    written(folder, bad(batch(20, 5)), batch(25), bad(batch(26)), batch(27), base=20)
+    found = list(check_directory(tmp_path, Counts(), role="log"))
+    lost = [(one.path.stem[-2:], str(lost)) for one in found for lost in one.lost]
+    assert lost == [("20", "offsets 5 to 24 are lost; go on at 25"), ("20", "offset 26 is lost; go on at 27")]
+    assert {code.code for one in found for code, _ in one.findings} == {"crc-mismatch", "segment-gap"}
+    assert [gap for one in salvage(folder, tmp_path / "out") for gap in map(str, one.gaps)] == [one for _, one in lost]
+    # The cleaner may have removed them.
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 20\n")
+    first = next(one for made in check_directory(tmp_path, Counts(), role="log") for one in made.lost)
+    assert str(first) == "offsets 20 to 24 are lost; go on at 25"
 
 
 def test_a_recovery_point_shows_lost_offsets_unless_the_log_was_closed_where_it_ends(broker: Path) -> None:

@@ -170,3 +170,16 @@ def test_a_broker_does_with_folders_that_are_passed_over_what_check_says(prepare
     with pytest.raises(BrokerFailed):
         prepared.broker.start()
     prepared.broker.stop()
+
+
+@pytest.mark.nightly
+def test_a_broker_refuses_to_start_with_two_folders_of_a_partition(prepared: Prepared) -> None:
+    prepared.prepare({}, is_clean=True)
+    again = Path(shutil.copytree(prepared.folder("none"), prepared.broker.data / f"{prepared.topic}-00"))
+    found = check_directory(prepared.broker.data, Counts(), role="log")
+    [start] = [one.start for one in found if one.path == prepared.broker.data]
+    assert start is not None
+    assert start.clean == f"refuses to start, because of {again.name}"
+    with pytest.raises(BrokerFailed):
+        prepared.broker.start()
+    prepared.broker.stop()

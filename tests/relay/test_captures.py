@@ -140,6 +140,20 @@ def test_a_capture_that_ends_inside_a_packet_is_read_up_to_there(ng: bool) -> No
     assert "c ends" not in Capture("c", data[:before]).flaw
 
 
+@pytest.mark.parametrize("ng", [False, True])
+@pytest.mark.parametrize("length", [b"\xff\xff\xff\x7f", b"\x09\0\0\0", b"\x00\x02\0\0"])
+def test_a_wrong_length_costs_no_more_than_its_packet(ng: bool, length: bytes) -> None:
+    data, middle = pcap(PACKETS, ng=ng), len(PACKETS) // 2
+    # In front of the length are a packet's time, or a block's kind.
+    at = len(pcap(PACKETS[:middle], ng=ng)) + (4 if ng else 8)
+    for packed in (bytes, lambda one: gzip.compress(one, 1)):
+        capture = Capture("c", packed(data[:at] + length + data[at + 4 :]))
+        assert len(talk(capture)) >= len(WHOLE) - 1
+        [near] = re.findall(r"c has wrong lengths in 1 place, the first near packet (\d+); ", capture.flaw)
+        assert middle <= int(near) < middle + 9
+        assert "ends inside" not in capture.flaw
+
+
 def test_a_damaged_capture_is_read_up_to_the_damage() -> None:
     data = pcap(PACKETS)
     capture = Capture("c", data[:-200] + b"\xff" * 200)
