@@ -60,15 +60,21 @@ def main(arguments: Sequence[str]) -> None:
     # Child processes, for example a symbolizer, must not load the fuzzer. For a merge the executable sets it again.
     os.environ.pop("LD_PRELOAD", None)
     testee = os.environ.get(PEER)
+    answers = 0
+    if os.environ.get(TRY):
+        # A peer may print anything, and that is no answer.
+        answers = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     target = _peer(testee) if testee else _target(Path(arguments[0]).name)
     from kfuzz.fuzz import hook
     from kfuzz.fuzz.tiers import Tiers, refuse_allocations_above
 
     hook.prepare(ctypes.CDLL(None), target)
     refuse_allocations_above(ALLOCATION_BYTES_MAX)
-    if os.environ.get(TRY):
+    if answers:
         faulthandler.enable()
-        answer(_finder(target, testee), sys.stdin.buffer, lambda line: print(line, flush=True))
+        with os.fdopen(answers, "w") as pipe:
+            answer(_finder(target, testee), sys.stdin.buffer, lambda line: print(line, file=pipe, flush=True))
         return
     recorder = Recorder(Path(folder)) if (folder := os.environ.get(FINDS)) else None
     sampler = Sampler(pipe, waits=SAMPLES_WAIT in os.environ) if (pipe := os.environ.get(SAMPLES)) else None
