@@ -8,6 +8,7 @@ import itertools
 import json
 import mmap
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 LINES_BETWEEN = 64
 # How a line of JSON begins.
 JSON_STARTS = tuple('{}[]"')
+# How `repr` shows a byte of an argument that is not UTF-8, as 0xff in '\udcff'.
+_BYTE_IN_REPR = re.compile(r"(?<!\\)\\udc(?=[89a-f][0-9a-f])")
 
 
 def say(*sentences: object, err: bool = False) -> None:
@@ -134,6 +137,7 @@ def write_lines(lines: Iterable[str]) -> None:
 
 def complain(sentence: object) -> None:
     """Print what is wrong on standard error, harmless on a terminal."""
+    sentence = _BYTE_IN_REPR.sub(r"\\x", str(sentence))
     say(f"kfuzz: {sentence}", err=True)
 
 

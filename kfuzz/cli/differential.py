@@ -105,7 +105,8 @@ def command(
             if not kept:
                 raise
     [found] = kept
-    found.require_support()
+    if not interrupted:
+        found.require_support()
     # The testee has ended, so the children's times include it.
     cpu_s = sum(os.times()[:4]) - sum(before[:4])
     files = differences.keep(found, place, seed=seed)

@@ -316,7 +316,7 @@ def _reproduce(
         found = None if find is None else {**fields_of(find), "input_hex": find.data.hex()}
         echo_json({"target": name, "find": found})
     elif find is None:
-        click.echo(f"{name}: {file} does not break it")
+        say(f"{name}: {file} does not break it")
     else:
         say(f"{name}: {find.summary}")
         say(*find.details.split("\n"))

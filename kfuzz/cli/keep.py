@@ -126,7 +126,7 @@ def command(
     here = Path.cwd()
     for file in sorted(kept.files):
         shown = file.relative_to(here) if file.is_relative_to(here) else file
-        click.echo(f"{'would write' if dry_run else 'wrote'} {shown}")
+        say(f"{'would write' if dry_run else 'wrote'} {shown}")
     return 0
 
 

@@ -178,7 +178,7 @@ def _disclose(run: Run, directory: Path, root: Path | None) -> None:
             on_progress=set_done,
         )
     say(*done.notes, err=True)
-    click.echo(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
+    say(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
 
 
 def _changes(older: str, newer: str, suite: Sequence[Vector]) -> Changes:

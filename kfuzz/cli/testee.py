@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Group, standard_input
+from kfuzz.cli.console import Group, say, standard_input
 from kfuzz.conformance.judge.own import serve
 from kfuzz.conformance.protocol.schema import schema_text
 from kfuzz.conformance.protocol.stubs import LANGUAGES, write_stub
@@ -60,8 +60,8 @@ def new(language: str, directory: str) -> None:
       kfuzz testee new --language python out/my-testee
     """
     stub = write_stub(language, directory)
-    click.echo(
-        f"{Path(directory) / stub.file} is where you call your decoder. Until then it answers unsupported. Next:"
+    say(
+        f"{Path(directory) / stub.file} is where you call your decoder. Until then it answers unsupported. Next:",
+        f"  cd {shlex.quote(directory)}" + (f" && {stub.build}" if stub.build else ""),
+        f"  kfuzz conform --command {shlex.quote(stub.run)} {shlex.quote('records/v2/*')}",
     )
-    click.echo(f"  cd {shlex.quote(directory)}" + (f" && {stub.build}" if stub.build else ""))
-    click.echo(f"  kfuzz conform --command {shlex.quote(stub.run)} {shlex.quote('records/v2/*')}")

@@ -185,6 +185,6 @@ def copy_vectors(
         facts = {one.name: getattr(done, one.name) for one in fields(done)}
         echo_json({"suite": facts.pop("version"), **facts})
         return
-    click.echo(f"{done.vectors} vectors copied to {directory}; README.md there says how to run them")
+    say(f"{done.vectors} vectors copied to {directory}; README.md there says how to run them")
     if done.bombs and not bombs:
         click.echo(f"{done.bombs} of them are bombs, without their bytes; --bombs writes those too")

@@ -28,11 +28,11 @@ from typing import IO, Any, Final, Literal
 
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.errors import UsageError
+from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import open_whole, read_bytes, write_whole, writing
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
-from kfuzz.fuzz.causes import Causes, document_of, explain, of_end
+from kfuzz.fuzz.causes import Causes, document_of, ending, of_end
 from kfuzz.fuzz.forked import cpu_seconds
 from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Totals, command_of
 from kfuzz.fuzz.other_reader import Truth, harm_of
@@ -247,6 +247,12 @@ def run(
         try:
             _Crew(campaigns, jobs, seconds, runs).work(watch)
             return [campaign.finish() for campaign in campaigns if campaign.began]
+        except KfuzzError:
+            # One target has failed; all keep what they have found.
+            for campaign in campaigns:
+                if campaign.began:
+                    campaign.finish()
+            raise
         finally:
             for campaign in campaigns:
                 campaign.clean()
@@ -552,17 +558,20 @@ class _Campaign:
             return not self._stop_at_first
         if self._stopping or self._is_enough:
             return False
-        if is_late and ended.code == -signal.SIGKILL and totals.executions and not totals.seeds:
+        if is_late and ended.code == -signal.SIGKILL:
+            # kfuzz has killed it, because it did not end by itself.
+            if not totals.executions:
+                raise UsageError(f"the fuzzer of {self.target.name} had run no input when its time was over; see {log}")
             self._say(
-                f"{self.target.name}: the time was over after {totals.executions:,} inputs of the corpus, before all "
-                "had run once; give it more --seconds, or fewer inputs"
+                f"{self.target.name}: the fuzzer did not end when its time was over; see {log}"
+                if totals.seeds
+                else f"{self.target.name}: the time was over after {totals.executions:,} inputs of the corpus, before "
+                "all had run once; give it more --seconds, or fewer inputs"
             )
             return False
         if ended.code:
-            summary, _ = explain(ended.lines, ended.code)
-            raise UsageError(
-                f"the fuzzer of {self.target.name} ended without a result: {summary}; its output is in {log}"
-            )
+            why = ending(ended.lines, ended.code)
+            raise UsageError(f"the fuzzer of {self.target.name} ended without a result: {why}; its output is in {log}")
         if self._build.native and not totals.counters:
             raise UsageError(
                 f"libFuzzer watches no compiled code; delete {self._build.directory} and run this again ({log})"

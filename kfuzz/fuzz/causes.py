@@ -37,6 +37,7 @@ HARM_OF: Final[Mapping[Kind, str]] = {
 # libFuzzer's words for inputs that end the process; all others are crashes.
 KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
 DETAIL_LINES: Final = 12
+LAST_LINES: Final = 3
 CAUSES_FILE: Final = "causes.json"
 # Reading an entry of causes.json raises one of these, if the entry is not the form of a cause.
 ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError)
@@ -310,3 +311,14 @@ def explain(lines: Sequence[str], code: int) -> tuple[str, str]:
         with contextlib.suppress(ValueError):
             return f"killed by {signal.Signals(-code).name}", "\n".join(lines[-DETAIL_LINES:])
     return (lines[-1] if lines else f"exit code {code} and no output"), "\n".join(lines[-DETAIL_LINES:])
+
+
+def ending(lines: Sequence[str], code: int) -> str:
+    """Why a fuzzing process ended without a result: its last lines if a signal ended it, and what a user can do."""
+    summary, details = explain(lines, code)
+    if code >= 0:
+        return summary
+    if code == -signal.SIGKILL:
+        summary += ", as the system does when memory runs out; give it more, or use fewer --jobs"
+    last = [line.strip() for line in details.splitlines() if line.strip()][-LAST_LINES:]
+    return f"{summary}; it printed last: {' / '.join(last)}" if last else f"{summary}; it printed nothing"

@@ -16,7 +16,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
-from kfuzz.fuzz.causes import Causes, document_of, explain, of_end
+from kfuzz.fuzz.causes import Causes, document_of, ending, of_end
 from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, Ended, Fuzzer, command_of
 from kfuzz.fuzz.other_reader import Truth, asked_once
 from kfuzz.fuzz.peer_building import build_peer
@@ -58,8 +58,8 @@ def reproduce_peer(
     with Trier(build_peer(peer, sanitizer, say=say), peer.target) as trier:
         try:
             return trier.run(data)
-        except CannotTry:
-            raise UsageError(f"the reader of {peer.label} does not start; install what it needs") from None
+        except CannotTry as error:
+            raise UsageError(f"the reader of {peer.label} does not start: {error}") from None
 
 
 def reproduce(name: str, given: str | Path | bytes, *, sanitizer: Sanitizer = "none") -> Find | None:
@@ -180,8 +180,8 @@ def replay_all(made: Build, target: Target, known: Sequence[tuple[str, bytes]], 
             fuzzer, ended = _run_all(made, target, files[done:], folder, recorded)
             started = fuzzer.totals.started
             if not started or (ended.code == 0 and started != len(known) - done):
-                summary, _ = explain(ended.lines, ended.code)
-                raise UsageError(f"the replay of {target.name} ended before its first input: {summary}")
+                why = ending(ended.lines, ended.code)
+                raise UsageError(f"the replay of {target.name} ended before its first input: {why}")
             for find, named in taken(recorded, lambda: names):
                 causes.add(find, named)
             done += started

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final
 
 from kfuzz.fuzz.building import Build
-from kfuzz.fuzz.causes import of_end
+from kfuzz.fuzz.causes import ending, of_end
 from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, kill_group
 from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, TRY, Find
 from kfuzz.fuzz.targets import Target
@@ -23,7 +23,7 @@ READY: Final = b"ready\n"
 
 
 class CannotTry(Exception):
-    """The process that tries inputs does not start."""
+    """The process that tries inputs does not start. Its text says why."""
 
 
 class Trier:
@@ -62,8 +62,10 @@ class Trier:
             return Find(**fields, data=data) if fields else None
         is_hanging = answer is None
         code = self._end()
-        lines = self._errors.read_text(errors="replace").splitlines()
-        return of_end("timeout" if is_hanging else "crash", lines, code, data, self._package)
+        return of_end("timeout" if is_hanging else "crash", self._printed(), code, data, self._package)
+
+    def _printed(self) -> list[str]:
+        return self._errors.read_text(errors="replace").splitlines()
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._errors.open("wb") as errors:
@@ -76,9 +78,10 @@ class Trier:
                 start_new_session=True,
                 env={**os.environ, TRY: "1"},
             )
-        if self._line(self._process, START_S) != READY:
-            self._end()
-            raise CannotTry
+        line = self._line(self._process, START_S)
+        if line != READY:
+            code = self._end()
+            raise CannotTry(ending(self._printed(), code) if line == b"" else f"it was not ready within {START_S} s")
         return self._process
 
     def _line(self, process: subprocess.Popen[bytes], timeout_s: float) -> bytes | None:

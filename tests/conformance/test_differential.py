@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -19,6 +20,8 @@ from referee_tools import refusing
 from signals import KFUZZ, interrupt_when, start
 
 from kfuzz import records
+from kfuzz.cli import differential as cli
+from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.records import RULES, differ
 from kfuzz.conformance.differential.sharing import from_text, to_text
 from kfuzz.conformance.judge.reference import OwnVerdict, verdict
@@ -479,6 +482,17 @@ def test_disagreements_exit_with_1_are_reported_with_their_hex_and_kept_whole(tm
 def test_agreement_exits_with_0_and_prints_json_alone() -> None:
     document = json.loads(kfuzz("differential", "--testee", "kfuzz", "--count", "300", "--json", "-", code=0).stdout)
     assert (document["agreed"], document["deviations"], document["restarts"]) == (300, [], 0)
+
+
+def test_an_interrupt_before_a_supported_input_is_no_wrong_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def ended(*_: object, begun: Callable[[Differential], None], **__: object) -> None:
+        begun(Differential("toy@1", inputs=2, unsupported=2))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "differ", ended)
+    done = kfuzz("differential", "--testee", "kfuzz", "--out", tmp_path, code=130)
+    assert done.stderr.splitlines()[-1] == "kfuzz: interrupted"
+    assert "2 unsupported by toy@1" in done.stdout
 
 
 def test_an_interrupted_run_shows_and_keeps_what_it_found(tmp_path: Path) -> None:

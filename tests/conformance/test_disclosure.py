@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -90,6 +91,15 @@ def test_each_fault_has_a_report_with_a_reproducer_that_was_tried(done: Run, roo
     ):
         assert part in text
     assert str(tmp_path) not in text
+
+
+def test_a_user_without_a_home_directory_gets_reports(
+    done: Run, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)
+    [kills] = [one for one in disclosed(done, tmp_path / "out", all_testees(root)) if "kills" in one.name]
+    assert "40 bytes of input.bin" in (kills / "report.md").read_text()
 
 
 def test_without_a_reproducer_the_report_has_the_request(done: Run, tmp_path: Path) -> None:

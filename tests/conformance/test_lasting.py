@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -67,6 +68,14 @@ def test_exactly_the_process_that_was_started_is_ended(home: Path, sleeper: subp
     assert "already runs at 127.0.0.1:9092" in kfuzz("kafka", "start").stdout
     assert kfuzz("kafka", "stop", "--delete").stdout == f"process {sleeper.pid} has ended\n"
     assert not home.exists()
+
+
+def test_without_a_home_directory_one_sentence_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)
+    for verb in ("start", "stop"):
+        assert "this user has no home directory; set XDG_CACHE_HOME to a folder" in refused("kafka", verb)
 
 
 def test_without_java_one_sentence_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,13 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {"README.md", "kit", "testee.py"}
 
 
+def test_a_folder_with_an_odd_name_is_harmless_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, then, _ = kfuzz("testee", "new", "--language", "python", "a\udcff\x1b").stdout.splitlines()
+    assert first.startswith("a\\xff\\x1b/testee.py is where")
+    assert then == "  cd 'a\\xff\\x1b'"
+
+
 def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*paths: Path) -> None:
         raise OSError(28, "No space left on device")

@@ -378,6 +378,15 @@ def test_a_compiler_that_fails_costs_native_coverage_and_leaves_no_build(
     [
         ("echo no such runtime >&2\nexit 3", "the fuzzer of canary ended without a result: no such runtime"),
         ("exit 0", "libFuzzer watches no compiled code"),
+        (
+            "kill -9 $$",
+            "killed by SIGKILL, as the system does when memory runs out; give it more.*it printed nothing; its",
+        ),
+        (
+            "echo one; echo; echo ' two' >&2; kill -9 $$",
+            "or use fewer --jobs; it printed last: one / two; its output is",
+        ),
+        ("echo aborting; kill -6 $$", "killed by SIGABRT; it printed last: aborting; its output is in"),
     ],
 )
 def test_a_fuzzer_that_dies_at_once_or_watches_nothing_is_one_sentence(
@@ -402,6 +411,38 @@ def test_a_corpus_that_takes_longer_than_the_campaign_is_said_and_nothing_is_los
         "canary: the time was over after 4,096 inputs of the corpus, before all had run once; give it more --seconds, "
         "or fewer inputs"
     ]
+
+
+def test_a_fuzzer_that_hangs_before_its_first_input_is_not_said_to_lack_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub(tmp_path, monkeypatch, "exec sleep 600")
+    monkeypatch.setattr(running, "GRACE_S", 0.2)
+    with pytest.raises(
+        UsageError, match=r"the fuzzer of canary had run no input when its time was over; see .*log.txt"
+    ):
+        campaign.run(["canary"], 1, out=tmp_path / "out")
+
+
+def test_a_fuzzer_that_does_not_end_in_time_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stub(tmp_path, monkeypatch, "echo '#4	INITED cov: 3 ft: 4 corp: 1/1b'; exec sleep 600")
+    monkeypatch.setattr(running, "GRACE_S", 0.2)
+    said: list[str] = []
+    [result] = campaign.run(["canary"], 1, out=tmp_path / "out", say=said.append)
+    assert result.executions == 4
+    assert said == [f"canary: the fuzzer did not end when its time was over; see {tmp_path}/out/canary/log.txt"]
+
+
+def test_a_fuzzer_that_is_killed_costs_no_find(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = WRITES_A_CRASH + (
+        'case "$*" in *alone-*) echo "x: runtime error: bad"; exit 77;; esac\n'
+        "[ -f once ] && kill -9 $$; touch once; found found crash; echo 'x: runtime error: bad'; exit 77"
+    )
+    stub(tmp_path, monkeypatch, script, shell="bash")
+    with pytest.raises(UsageError, match="killed by SIGKILL"):
+        campaign.run(["canary"], 600, out=tmp_path / "out")
+    [cause] = json.loads((tmp_path / "out/canary/result.json").read_text())["causes"]
+    assert Path(cause["file"]).read_bytes() == b"found"
 
 
 # `kfuzz` on a machine without clang: it fuzzes at once, with the coverage of Python code.

@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from kfuzz.fuzz import shrinking
+from kfuzz.fuzz import shrinking, trial
 from kfuzz.fuzz.building import Build
 from kfuzz.fuzz.causes import Causes
 from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen, selector
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
+from kfuzz.fuzz.trial import CannotTry, Trier
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import encode, read
 from kfuzz.messages.sample import filled
@@ -54,3 +55,23 @@ def test_a_message_is_made_smaller_by_its_fields(tmp_path: Path, monkeypatch: py
     assert len(cause.smallest.data) == SELECTOR_SIZE + 29
     assert process.tries < 400
     assert [field.field for field in cause.smallest.kills][:1] == ["FetchRequest.rackId length"]
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("exec sleep 600", "it was not ready within 0.3 s"),
+        ("echo no such library >&2; exit 1", "no such library"),
+        ("echo loading >&2; kill -9 $$", "killed by SIGKILL, as the system does .*; it printed last: loading"),
+    ],
+)
+def test_a_process_that_does_not_start_to_try_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    monkeypatch.setattr(trial, "START_S", 0.3 if "sleep" in script else 60)
+    executable = tmp_path / "bin" / "canary"
+    executable.parent.mkdir()
+    executable.write_text(f"#!/bin/sh\n{script}\n")
+    executable.chmod(0o755)
+    with Trier(Build(tmp_path, "none", native=False), TARGETS["canary"]) as trier, pytest.raises(CannotTry, match=why):
+        trier.run(b"")

@@ -86,6 +86,7 @@ def test_what_a_process_does_not_instrument_are_modules_and_each_target_keeps_it
     assert not [name for name in harness.modules_in(harness.BESIDE_RECORDS) if name.startswith("kfuzz.records")]
     assert {*harness.OF_RECORDS} == {one.name for one in TARGETS.values() if one.batches or one.streams}
     assert harness.MESSAGES in TARGETS
+    assert all("kfuzz.fuzz.messages" in harness.modules_in(one) for one in lists[1:])
 
 
 def of(data: bytes) -> Callable[..., Any]:

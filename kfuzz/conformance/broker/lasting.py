@@ -61,9 +61,13 @@ class Lasting:
 def home() -> Path:
     """The folder of the user's broker, with its log directory ``data``, ``broker.log`` and Kafka's scripts in ``bin``.
 
-    Environment: ``XDG_CACHE_HOME``.
+    Environment: ``XDG_CACHE_HOME``. ``UsageError`` if the user has no home directory either.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+    except RuntimeError:
+        sentence = "this user has no home directory; set XDG_CACHE_HOME to a folder where the broker may keep its files"
+        raise UsageError(sentence) from None
     return cache / "kfuzz" / f"kafka-{BROKER_RELEASE}"
 
 

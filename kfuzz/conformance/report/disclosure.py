@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -280,7 +281,11 @@ def _sentence(text: str) -> str:
 def _without_folders(trial: Trial, folder: Path, reproducer: Reproducer) -> Trial:
     """The output, without the paths of this machine."""
     output = trial.output
-    for place in (folder.absolute(), reproducer.folder.absolute(), Path.home()):
+    places = [folder.absolute(), reproducer.folder.absolute()]
+    # In a container, a user may have no home directory.
+    with contextlib.suppress(RuntimeError):
+        places.append(Path.home())
+    for place in places:
         output = output.replace(f"{place}/", "")
     return Trial(trial.end, output)
 
