@@ -87,7 +87,8 @@ def command(
     """Judge implementations against the vectors.
 
     Without --testee and --command, all testees whose toolchain is installed take part, and so does kfuzz itself. GLOBs
-    choose vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
+    choose vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use. Ctrl-C ends the run
+    early: it shows and writes the answers so far, with exit code 130.
 
     NAME@VERSION may be any version of a library whose testee.toml says how to build it. It is built once, in a folder
     of its own, and compared with nothing: no outcome fails the run. `kfuzz report --history NAME` compares versions.
@@ -165,6 +166,9 @@ def command(
         write_whole(html_file, report.to_html(done, root=root))
     if not quiet:
         print_outcome(done, causes_shown=causes_shown, only_failures=only_failures)
+    if done.interrupted:
+        # The exit code is that of an interrupt.
+        raise click.Abort
     if update_expected:
         say(*rewrite_expected(done, places), err=quiet)
         return 1 if any(testee.broken or testee.stopped for testee in done.testees) else 0

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from cli_driver import kfuzz
 from referee_tools import wicked, write_suite
+from signals import KFUZZ, interrupt_when, start
 
 from kfuzz.cli.main import main
 from kfuzz.conformance.differential.found import Differential
@@ -80,11 +82,37 @@ def test_a_testee_whose_time_is_over_is_asked_no_more_and_every_report_says_so(t
     assert (document["failed"], document["testees"][0]["stopped"]) == (True, sentence)
     cells = [case["cells"]["hangs@1"] for case in document["cases"]]
     assert [cell["outcome"] for cell in cells] == ["pass", "not-asked", "not-asked", "not-asked"]
-    assert cells[1]["text"] == "the budget of 1 s was over"
+    assert cells[1]["text"] == "its budget of 1 s was over"
     for file in files.values():
         assert sentence in file.read_text()
     again = kfuzz("report", files["json"], "--vectors", suite, code=1)
     assert f"hangs@1 was not asked to the end: {sentence}" in again.stdout
+
+
+def test_an_interrupt_keeps_what_was_answered_until_then(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.py"
+    slow.write_text(f"""
+import subprocess, sys, time
+peer = subprocess.Popen([sys.executable, "-m", "kfuzz.cli.main", "testee"], stdout=subprocess.PIPE)
+for number, line in enumerate(peer.stdout):
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+    if number == 5:
+        open({str(tmp_path / "asked")!r}, "x")
+    time.sleep(0.05)
+""")
+    command = shlex.join([sys.executable, str(slow)])
+    report = tmp_path / "report.json"
+    process = start([*KFUZZ, "conform", "--command", command, "records/v2/*", "--json", report])
+    out, said = interrupt_when(process, (tmp_path / "asked").exists, within_s=60)
+    assert (process.returncode, said.splitlines()[-1]) == (130, "kfuzz: interrupted")
+    document = json.loads(report.read_text())
+    [testee] = document["testees"]
+    assert testee["stopped"].startswith("the run was interrupted after ")
+    assert testee["stopped"] in out
+    found = Counter(cell["outcome"] for case in document["cases"] for cell in case["cells"].values())
+    assert found["pass"] >= 5
+    assert found["not-asked"] > 100
 
 
 def test_a_testee_within_its_time_is_judged_as_without_one(good: Path) -> None:

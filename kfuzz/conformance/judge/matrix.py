@@ -15,7 +15,7 @@ from kfuzz.conformance.judge.causes import Cause, causes_of, deviation
 from kfuzz.conformance.judge.choice import chosen_keys
 from kfuzz.conformance.judge.compare import NOT_ASKED, OUTCOMES, Case, Cell
 from kfuzz.conformance.judge.expected import Expectations, Standing
-from kfuzz.conformance.judge.runner import Outcome, run_cases
+from kfuzz.conformance.judge.runner import Outcome, Stopped, run_cases
 from kfuzz.conformance.protocol.building import BuildFailed
 from kfuzz.conformance.protocol.lines import Handshake
 from kfuzz.conformance.protocol.session import Limits
@@ -116,6 +116,7 @@ class Run:
     testees: tuple[Column, ...]
     # Sentences about testees that were left out because their toolchain is missing.
     dropped: tuple[str, ...]
+    interrupted: bool = False
 
     @cached_property
     def causes(self) -> list[Cause]:
@@ -159,7 +160,7 @@ def run(
     ``answer_timeout_ms``: the CPU time for one answer in place of the default.
     ``budget_s``: the time on the clock for each testee, without its build; after it, the testee is asked no more.
     ``on_progress`` gets the number of cells done. ``on_notice`` gets a sentence when a testee keeps the run waiting.
-    Both may be called from other threads.
+    Both may be called from other threads. After Ctrl-C, the run has what was answered until then.
 
     ``UsageError`` for a bad file of expected outcomes, for two testees with one command, and if no testee could be
     asked.
@@ -192,19 +193,17 @@ def run(
             on_notice=on_notice,
         )
 
-    outcomes = _each(present, ask, jobs, on_progress)
+    outcomes, interrupted = _each(present, ask, jobs, on_progress)
     columns = [
         _column(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)
     ]
+    if interrupted and all(testee.broken for testee in columns):
+        raise KeyboardInterrupt
     if all(testee.broken for testee in columns):
         broken = "; ".join(f"{testee.label}: {testee.broken}" for testee in columns)
         raise UsageError(f"{broken}; docs/testee-protocol.md says how a testee starts")
     columns = [replace(testee, published=publish) for testee in _unique(columns)]
-    return Run(tuple(cases), tuple(columns), tuple(dropped))
-
-
-class _Stopped(Exception):
-    """Raised in a testee's thread at its next cell after the run was interrupted."""
+    return Run(tuple(cases), tuple(columns), tuple(dropped), interrupted)
 
 
 def _each(
@@ -212,22 +211,28 @@ def _each(
     ask: Callable[[Testee, Callable[[], None]], Outcome],
     jobs: int,
     on_progress: Callable[[int], None],
-) -> list[Outcome]:
-    """The outcome of ``ask`` for each testee, ``jobs`` at a time; ``ask`` calls its second argument for each cell."""
+) -> tuple[list[Outcome], bool]:
+    """The outcome of ``ask`` for each testee, ``jobs`` at a time; ``ask`` calls its second argument for each cell.
+
+    Also whether Ctrl-C ended it early: each testee at its next cell.
+    """
     lock, stopped, done = threading.Lock(), threading.Event(), count(1)
 
     def on_cell() -> None:
         with lock:
             if stopped.is_set():
-                raise _Stopped
+                raise Stopped
             on_progress(next(done))
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = [pool.submit(ask, testee, on_cell) for testee in testees]
         try:
-            return [future.result() for future in futures]
+            return [future.result() for future in futures], False
+        except KeyboardInterrupt:
+            stopped.set()
+            left = Outcome(broken="the run was interrupted before it was asked")
+            return [left if future.cancel() else future.result() for future in futures], True
         except BaseException:
-            # After an interrupt, do not wait until the testees have finished.
             stopped.set()
             raise
 

@@ -30,6 +30,10 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
 
+class Stopped(Exception):
+    """Raised by ``on_cell`` to end a run early."""
+
+
 def run_cases(
     argv: Sequence[str],
     cases: Iterable[Case],
@@ -42,13 +46,14 @@ def run_cases(
     on_notice: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Ask the testee ``argv`` every case; ``on_cell`` is called once per cell. Nothing a testee does makes this raise.
+    ``on_cell`` may raise :class:`Stopped`: then no more are asked.
 
     If ``chosen`` is given, only the cases with these keys are asked. After ``budget_s`` seconds on the clock, no more
     are asked.
     If the handshake takes more than two seconds, ``on_notice`` is called with a sentence.
     """
     cases = list(cases)
-    outcome = Outcome()
+    outcome, over = Outcome(), "" if budget_s is None else f"its budget of {budget_s:g} s was over"
 
     def settle(case: Case, cell: Cell) -> None:
         outcome.cells[case.key] = cell
@@ -62,14 +67,16 @@ def run_cases(
     except NoHandshake as error:
         outcome.broken = str(error)
         return outcome
+    except Stopped:
+        over, on_cell = "the run was interrupted", lambda: None
     outcome.notes = peer.unexplained
     left = [case for case in cases if case.key not in outcome.cells]
     for case in left:
-        settle(case, Cell(NOT_ASKED, f"the budget of {budget_s:g} s was over"))
+        settle(case, Cell(NOT_ASKED, over))
     if left:
         asked = sum(not cell.declared and cell.outcome != NOT_ASKED for cell in outcome.cells.values())
         total = asked + len(left)
-        outcome.stopped = f"its budget of {budget_s:g} s was over after {asked} of {total} questions"
+        outcome.stopped = f"{over} after {asked} of {total} questions"
     return outcome
 
 
