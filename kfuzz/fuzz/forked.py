@@ -37,6 +37,8 @@ RSS_MAX_BYTES: Final = 2 << 30
 # The child prints its stack. libFuzzer uses SIGUSR1.
 STACK_SIGNAL: Final = signal.SIGUSR2
 STACK_S: Final = 0.5
+# All that a library prints lies in memory. Of more than this, only the end is read, where the stack is.
+PRINTED_BYTES_MAX: Final = 1 << 20
 LENGTH_BYTES: Final = 4
 STATUS_BYTES: Final = 4
 # The process id of the child, the CPU time of the ended ones and of the process between, and that of the child.
@@ -92,7 +94,7 @@ class Ahead:
                 child = child or psutil.Process(SHARED.unpack_from(self._shared)[0])
                 times = child.cpu_times()
                 used_s = used_s or times.user + times.system
-                if child.memory_info().rss > RSS_MAX_BYTES:
+                if child.memory_info().rss + self._printed() > RSS_MAX_BYTES:
                     kind = "oom"
                 elif times.user + times.system - used_s > HANG_CPU_S or time.monotonic() - began > CHILD_TIMEOUT_S:
                     kind = "timeout"
@@ -101,11 +103,20 @@ class Ahead:
                     time.sleep(STACK_S)
                     child.kill()
         if status == GOES_ON:
+            if self._printed() > PRINTED_BYTES_MAX:
+                self._forget()
             return None, True
         find = self._find(kind, status, data) if status != SLOW else self._slow(data)
+        self._forget()
+        return find, False
+
+    def _printed(self) -> int:
+        """The bytes that the children have printed."""
+        return os.fstat(self._errors.fileno()).st_size
+
+    def _forget(self) -> None:
         self._errors.seek(0)
         self._errors.truncate()
-        return find, False
 
     def _status(self) -> int | None:
         """The reply: GOES_ON, or the status of a child that ended; None if nothing came in time."""
@@ -120,7 +131,7 @@ class Ahead:
         return Find(**json.loads(text), data=data) if text else None
 
     def _find(self, kind: str, status: int, data: bytes) -> Find:
-        self._errors.seek(0)
+        self._errors.seek(max(0, self._printed() - PRINTED_BYTES_MAX))
         lines = self._errors.read().decode(errors="replace").splitlines()
         find = of_end(kind, lines, os.waitstatus_to_exitcode(status), data, self._package)
         if kind == "timeout":

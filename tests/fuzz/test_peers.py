@@ -80,6 +80,8 @@ def ahead(tmp_path: Path) -> Ahead:
             raise ValueError("slow")
         while data == b"loop":
             pass
+        if data.startswith(b"prints"):
+            os.write(2, bytes(600_000))
 
     return Ahead(run, "no_such_package", tmp_path)
 
@@ -117,6 +119,14 @@ def test_an_input_that_is_slow_stays_out_of_the_fuzzer_and_its_exception_is_foun
     assert (find.kind, find.summary, find.data, goes_on) == ("exception", "ValueError: slow", b"slow", False)
     assert ahead(b"only slow") == (None, False)
     assert ahead(b"good") == (None, True)
+
+
+def test_what_a_library_prints_takes_little_memory(ahead: Ahead) -> None:
+    for _ in range(20):
+        assert ahead(b"prints") == (None, True)
+        assert ahead._printed() < 2 << 20
+    find, _ = ahead(b"exit")
+    assert find is not None
 
 
 def test_exact_bytes_are_a_copy() -> None:
