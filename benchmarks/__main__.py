@@ -83,7 +83,7 @@ def _compare(options: argparse.Namespace) -> None:
 def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
     run = _how(options)
     asked = _asked(options)
-    # An installed kfuzz has its bytecode; Python may be told to write none, and would compile at every start.
+    # An installed kfuzz has bytecode. A checkout may have none, and then each process would compile its modules.
     for tree in (Path(__file__).parents[1], *filter(None, [run.old])):
         compileall.compile_dir(tree / "kfuzz", quiet=2)
     portable = ", KFUZZ_PORTABLE=1" if os.environ.get("KFUZZ_PORTABLE") == "1" else ""

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     testee = os.environ.get(PEER)
     answers = 0
     if os.environ.get(TRY):
-        # A peer may print anything, and that is no answer.
+        # The peer may print to standard output. Its text goes to standard error, so that only answers are read here.
         answers = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     target = _peer(testee) if testee else _target(Path(arguments[0]).name)

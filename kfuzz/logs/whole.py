@@ -322,9 +322,9 @@ class Partition:
         # None if the file is refused.
         self.epochs: list[tuple[int, int]] | None = []
         self.topic_id = ""
-        # Segments that a broker recovers because an index is missing or refused, and the first file with which it
-        # refuses to start at all, such as one whose name is no offset.
+        # Segments that a broker recovers because an index is missing or refused.
         self.rebuilt = set(self.bases) - set(self.stems.get(".index", []))
+        # The first file with which a broker does not start. It cannot read a number above the highest offset.
         above = (one for one in sorted(self.names) if NAMED.fullmatch(one) and int(one.partition(".")[0]) > INT64_MAX)
         self.refusing = next(map(path.joinpath, above), None)
         # Segments with an index that is damaged, and that a broker keeps if it does not recover the segment.
@@ -461,7 +461,7 @@ class Partition:
 
     @property
     def _is_cleaned(self) -> bool:
-        """Whether the log was compacted, as far as it is known."""
+        """Whether the batches so far, or the checkpoint of the log cleaner, show that the log was compacted."""
         return self.facts.is_cleaned or self.partition in self.directory.points.get(CLEANER, {})
 
     @property

@@ -147,8 +147,7 @@ class Level:
     - ``wrong``: with other bytes than those that were sent. ``foreign``: never sent.
     - ``aborted``: of a transaction that was aborted, and read in read_committed.
     - ``went_back``: read, and later no longer in the log.
-    - ``hidden``: of batches after the start of a transaction that is still open at the end: nobody can say whether
-      read_committed would read them.
+    - ``hidden``: not read in read_committed, because a transaction before them was still open at the end.
     """
 
     read: int = 0

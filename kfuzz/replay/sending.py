@@ -194,9 +194,7 @@ class Sender:
             if not self._may_fly(sent):
                 await self._changed()
                 continue
-            link = self.link
-            if link is None or link.lost is not None or not link.has_room() or self.cluster.ended.is_set():
-                link = await self._link_with_room()
+            link = await self._link_with_room()
             if link is None:
                 return False
             # While this waited, an answer may have come.
