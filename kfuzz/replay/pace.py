@@ -43,11 +43,30 @@ class Bounds:
         for one in self._sleeping:
             set_once(one, None)
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait so long, or until the end. This costs a fifth of a wait for the event with a timeout."""
+    async def sleep(self, seconds: float, work: Callable[[], float]) -> None:
+        """Wait so long, then call ``work``; again while it returns a time to wait (s), or until the end.
+
+        So a task that would only wait again costs no round of the event loop. Errors of ``work`` are raised here.
+        """
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(seconds, set_once, waiting, None)
+        timer: asyncio.TimerHandle
+
+        def fire() -> None:
+            nonlocal timer
+            if waiting.done():
+                return
+            try:
+                again_s = work()
+            except Exception as error:
+                waiting.set_exception(error)
+                return
+            if again_s:
+                timer = loop.call_later(again_s, fire)
+            else:
+                set_once(waiting, None)
+
+        timer = loop.call_later(seconds, fire)
         self._sleeping.add(waiting)
         try:
             await waiting
@@ -72,19 +91,29 @@ class Pace:
         self.gap = gap
         self.due: float | None = None
         self.latest_due: float | None = None
+        # Whether the last batch is due after the end.
+        self._is_late = False
         self._next = bounds.began
 
-    async def wait_for(self, batch: Batch) -> bool:
-        """Wait until ``batch`` may be sent. False if the run ends before."""
+    def plan(self, batch: Batch) -> float:
+        """Set :attr:`due` for the next batch. How long to wait (s) until it may be sent, or until the run ends."""
         bounds = self.bounds
-        self.due = self._due(batch)
+        self.due = until = self._due(batch)
         if self.due is not None:
             self.latest_due = max(self.latest_due or bounds.began, self.due)
-        if bounds.end is not None and (self.due or time.monotonic()) >= bounds.end:
-            await self._until(bounds.end)
+        self._is_late = bounds.end is not None and (self.due or time.monotonic()) >= bounds.end
+        if self._is_late:
+            until = bounds.end
+        if until is None or bounds.stopped is not None:
+            return 0.0
+        delay = until - time.monotonic()
+        return delay if delay > SLACK_S else 0.0
+
+    def allows(self, batch: Batch) -> bool:
+        """Whether the run still has room for ``batch``, whose time has come; it is counted. If not, the run ends."""
+        bounds = self.bounds
+        if self._is_late:
             bounds.stop()
-        elif self.due is not None:
-            await self._until(self.due)
         if bounds.stopped is not None:
             return False
         if bounds.left is not None:
@@ -110,8 +139,3 @@ class Pace:
         due = self._next + cost * self.phase
         self._next += cost if self.gap is None else self.gap(cost)
         return due
-
-    async def _until(self, due: float) -> None:
-        delay = due - time.monotonic()
-        if delay > SLACK_S and self.bounds.stopped is None:
-            await self.bounds.sleep(delay)

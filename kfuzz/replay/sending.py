@@ -67,6 +67,11 @@ class Producer:
     open: bool = False
     lost: bool = False
 
+    @property
+    def ready(self) -> bool:
+        """Whether it can send now. Otherwise the broker must first be asked, or refuses."""
+        return self.id >= 0 and not self.lost and (self.transactional_id is None or self.open)
+
 
 @dataclass(slots=True, eq=False)
 class Sent:
@@ -120,6 +125,7 @@ class Sender:
     _change: asyncio.Event = field(default_factory=asyncio.Event)
     _numbers: int = 0
     _latest: int = 0
+    _step: Step | None = None
     # When the last batch was sent, on the clock of ``time.monotonic``; and whether nothing is left.
     sent_at: float | None = None
     ended: bool = False
@@ -134,25 +140,63 @@ class Sender:
 
     async def run(self) -> None:
         """Send the partition to its end, or to the end of the run."""
-        for number, step in enumerate(self.source.steps):
-            if number % YIELD_STEPS == 0:
+        bounds = self.pace.bounds
+        passed = 0
+        delay_s = self._fetch()
+        while (step := self._step) is not None:
+            if passed % YIELD_STEPS == 0:
                 # Steps that send nothing wait for nothing, so nothing else would run.
                 await asyncio.sleep(0)
+            passed += 1
+            if delay_s:
+                await bounds.sleep(delay_s, self._send_due)
+                # Meanwhile the step may have become another one.
+                delay_s = 0.0
+                continue
             if isinstance(step, Batch):
-                if not await self.pace.wait_for(step) or not await self._replay(step):
+                if not self.pace.allows(step) or not await self._replay(step):
                     break
                 self.sent_at = time.monotonic()
-            elif self.pace.bounds.stopped is not None:
+            elif bounds.stopped is not None:
                 break
             elif isinstance(step, Marker):
                 await self._end(step)
             else:
                 self._leave(step)
-            self.passed_bytes += step.log_bytes
+            delay_s = self._fetch()
         else:
             self.ended = True
         await self._wait_for_answers()
         await self._finish()
+
+    def _fetch(self) -> float:
+        """Pass the step that is done, and take the next one. How long to wait (s) until it is due."""
+        if self._step is not None:
+            self.passed_bytes += self._step.log_bytes
+        self._step = next(self.source.steps, None)
+        return self.pace.plan(self._step) if isinstance(self._step, Batch) else 0.0
+
+    def _send_due(self) -> float:
+        """Send the batch that is due, and take the next step. How long to wait (s) for that; 0: the task must go on.
+
+        That is so if the batch has to wait for anything else than its time.
+        """
+        batch, link = self._step, self.link
+        assert isinstance(batch, Batch)
+        producer = self._producers.get((batch.producer_id, batch.transactional))
+        if (
+            (batch.producer_id >= 0 and (producer is None or not producer.ready))
+            or self._failed
+            or not self._may_fly(producer)
+            or link is None
+            or link.lost is not None
+            or not link.has_room()
+            or not self.pace.allows(batch)
+        ):
+            return 0.0
+        self._transmit(link, self._numbered(batch, producer))
+        self.sent_at = time.monotonic()
+        return self._fetch()
 
     def _leave(self, step: Left) -> None:
         topic = self.topic_report
@@ -175,12 +219,15 @@ class Sender:
             if producer.lost:
                 self._fail(batch, TRANSACTION_LOST)
                 return True
+        return await self._send(self._numbered(batch, producer))
+
+    def _numbered(self, batch: Batch, producer: Producer | None) -> Sent:
         self._numbers += 1
         if self.history is not None:
             self.history.add(batch, self.pace.due or time.monotonic())
             if producer is not None and producer.transactional_id is not None:
                 producer.numbers.append(self._numbers)
-        return await self._send(Sent(self._numbers, batch, producer, self.pace.due))
+        return Sent(self._numbers, batch, producer, self.pace.due)
 
     def _fail(self, batch: Batch, error: str) -> None:
         count = self.topic_report.failed.setdefault((self.source.partition, error), Count())
@@ -191,14 +238,14 @@ class Sender:
             if self._failed:
                 await self._wait_for_answers()
                 continue
-            if not self._may_fly(sent):
+            if not self._may_fly(sent.producer):
                 await self._changed()
                 continue
             link = await self._link_with_room()
             if link is None:
                 return False
             # While this waited, an answer may have come.
-            if self._failed or not self._may_fly(sent):
+            if self._failed or not self._may_fly(sent.producer):
                 link.wake(1)
                 continue
             if sent.producer is not None and sent.producer.lost:
@@ -208,15 +255,14 @@ class Sender:
             self._transmit(link, sent)
             return True
 
-    def _may_fly(self, sent: Sent) -> bool:
-        """Whether the batch may be sent before the ones on their way are answered.
+    def _may_fly(self, producer: Producer | None) -> bool:
+        """Whether a batch of ``producer`` may be sent before the ones on their way are answered.
 
         If one of these must be sent again, the broker refuses what comes after it only if both have the same producer,
         and if the broker knows this producer: it takes any sequence as the first one.
         """
         if not self._flying:
             return True
-        producer = sent.producer
         if producer is not None and not producer.known:
             return False
         most = self.settings.in_flight if producer is None else min(self.settings.in_flight, REMEMBERED)

@@ -7,6 +7,7 @@ import json
 import pickle
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -440,6 +441,44 @@ def test_the_bound_on_time_ends_a_slow_replay(tmp_path: Path) -> None:
     report, _ = replayed(tmp_path, plain(), rate=Rate(records_per_s=1 / 360), duration_s=0.2)
     assert report.sent.batches == 1
     assert report.is_clean
+
+
+def test_a_rate_changes_nothing_but_the_times(tmp_path: Path) -> None:
+    log = [*plain(2), *in_transactions()]
+    at_once, first = replayed(tmp_path / "a", log)
+    paced, second = replayed(tmp_path / "b", log, rate=Rate(records_per_s=200))
+    assert second.batches == first.batches
+    assert ends(second) == ends(first)
+    assert paced.topics["t"].transactions == at_once.topics["t"].transactions != {}
+    assert paced.sent == at_once.sent
+    assert paced.is_clean
+
+
+@pytest.mark.parametrize("log", [plain, idempotent])
+def test_a_batch_that_is_due_waits_for_an_answer_that_may_be_an_error(
+    tmp_path: Path, log: Callable[[], list[RecordBatch]]
+) -> None:
+    def first_answer(topic: str, partition: int, number: int) -> int | None:
+        # Several batches become due meanwhile.
+        time.sleep(0.2 if number == 0 else 0)
+        return NOT_LEADER if number == 0 else None
+
+    report, broker = replayed(tmp_path, log(), FakeBroker({"t": 1}, trouble=first_answer), rate=Rate(1000))
+    assert values(broker.batches["t", 0]) == values(log())
+    assert report.is_clean
+
+
+def test_a_log_that_gets_lost_between_two_sends_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def require_whole(data: memoryview) -> None:
+        asked.append(data)
+        if len(asked) == 3:
+            raise UsageError("the log is cut")
+
+    monkeypatch.setattr("kfuzz.replay.sending.require_whole", require_whole)
+    report, _ = replayed(tmp_path, plain(), rate=Rate(records_per_s=1000))
+    assert (report.failure, report.sent.batches) == ("the log is cut", 2)
 
 
 def test_a_batch_with_an_old_timestamp_is_not_late(tmp_path: Path) -> None:
