@@ -62,6 +62,16 @@ def _answers(garden: Garden, *only: str) -> dict[str, str]:
     return answers
 
 
+def _search(garden: Garden, bug: Planted, seed: int, seconds: int) -> float | None:
+    """The CPU-seconds until a campaign finds the bug; None if it does not, or cannot go on."""
+    try:
+        return look(garden, bug, "nothing", seed, seconds)
+    except click.ClickException as failed:
+        # A bug that damages the heap can stop the fuzzer for good.
+        notice(failed.message.splitlines()[-1])
+        return None
+
+
 @click.command()
 @click.option("--count", type=click.IntRange(1, 500), default=20, show_default=True, help="How many bugs.")
 @click.option("--draw-seed", type=click.IntRange(1), default=1, show_default=True, help="Seed that draws them.")
@@ -84,7 +94,7 @@ def main(count: int, draw_seed: int, seeds: int, seconds: int, folder: Path, as_
         before, after = kept[number].before_and_after()
         bug = Planted(f"drawn {number}", "", target, "none", True, Path())
         page.turn_on(number)
-        found = [look(garden, bug, "nothing", seed, seconds) for seed in range(1, seeds + 1)]
+        found = [_search(garden, bug, seed, seconds) for seed in range(1, seeds + 1)]
         page.turn_on(0)
         made.append({"path": kept[number].path, "before": before, "after": after, "target": target, "cpu_s": found})
         times = ", ".join("not found" if one is None else f"{one:.0f}" for one in found)
