@@ -258,6 +258,15 @@ def test_a_batch_is_sent_again_and_the_order_stays(tmp_path: Path, log: list[Rec
     assert topic.sent.records == 10 * BATCHES
 
 
+def test_a_batch_is_sent_again_before_the_next_one_is_due(tmp_path: Path) -> None:
+    # The second batch is due after an hour, and the end is after a second.
+    broker = FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER))
+    report, _ = replayed(tmp_path, plain(2), broker, rate=Rate(records_per_s=1 / 360), duration_s=1)
+    assert (report.topics["t"].failed, report.sent.batches) == ({}, 1)
+    assert report.topics["t"].latency_ms()["max"] < 700
+    assert "target 0.0028/s, reached 10/s" in list(report.lines(""))
+
+
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_nothing_overtakes_the_first_batch_of_a_producer(tmp_path: Path, pipelined: bool) -> None:
     # A broker takes any sequence from a producer that it does not know.
