@@ -576,7 +576,7 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     write_log(tmp_path, "t-0", plain())
     write_log(tmp_path, "t-1", plain())
     both = tmp_path / "both"
-    for name in ("a-0", "b-0"):
+    for name in ("a-0", "b-0", "__consumer_offsets-0"):
         write_log(both, name, plain())
     with FakeBroker({"small": 1, "none": 0}, login=("me", "right")) as broker:
         place = f"127.0.0.1:{broker.port}"
@@ -590,6 +590,7 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
             ((tmp_path, "--bootstrap", place, "--topic", "x=small"), "there is no topic x"),
             ((tmp_path, "--bootstrap", place, "--topic", "t"), "give A=B"),
             ((both, "--bootstrap", place, "--topic", "a=b"), "a and b would both go to b"),
+            ((both, "--bootstrap", place, "--create", "--topics", "__*"), "lets no client write to __consumer_offsets"),
             ((tmp_path, "--bootstrap", closed), "cannot be reached"),
             ((tmp_path, "--bootstrap", "nowhere"), "HOST:PORT"),
             ((tmp_path, "--bootstrap", place, "--rate", "fast"), "is not a rate"),
