@@ -100,8 +100,8 @@ class Settings(Access):
     def wanted(self, places: Iterable[tuple[str, int]]) -> dict[str, int]:
         """How many partitions each topic of the broker must have, for these topics and partitions.
 
-        ``UsageError`` if two of the topics would become one, if ``names`` has another one, or if a broker lets no client
-        write to one.
+        ``UsageError`` if two of the topics would become one, if ``names`` has another one, or if a broker lets no
+        client write to one.
         """
         wanted: dict[str, int] = {}
         sources: dict[str, str] = {}
