@@ -225,23 +225,26 @@ class Object(Form):
 
 
 class TableOf(Form):
-    """A table with names of 1 to ``name_max`` characters, whose values have one form. It becomes a tuple of pairs."""
+    """A table with names of ``name_min`` to ``name_max`` characters, whose values have one form. It becomes a tuple of
+    pairs.
+    """
 
     takes = dict
 
-    def __init__(self, items: Form, name_max: int) -> None:
-        names = {"minLength": 1, "maxLength": name_max}
+    def __init__(self, items: Form, name_max: int, name_min: int = 1) -> None:
+        names = {"minLength": name_min, "maxLength": name_max}
         schema = {"type": "object", "additionalProperties": items.schema, "propertyNames": names}
         super().__init__(schema, "make it a table", written=dict)
-        self.items, self.name_max = items, name_max
+        self.items, self.name_min, self.name_max = items, name_min, name_max
 
     def check(self, value: Any) -> None:
         """Raise ``Wrong`` for the first value that does not fit."""
         if type(value) is not dict:
             raise Wrong(f"is {shown(value)}", self.remedy)
         for name, item in value.items():
-            if not (name.isprintable() and 1 <= len(name) <= self.name_max):
-                raise Wrong(f"has the name {shown(name)}", f"give 1 to {self.name_max} printable characters")
+            if not (name.isprintable() and self.name_min <= len(name) <= self.name_max):
+                count = f"{self.name_min} to {self.name_max}"
+                raise Wrong(f"has the name {shown(name)}", f"give {count} printable characters")
             try:
                 self.items.check(item)
             except Wrong as wrong:

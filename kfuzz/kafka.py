@@ -78,3 +78,5 @@ INTERNAL_TOPICS: tuple[str, ...] = (
     "__cluster_metadata",
     "__remote_log_metadata",
 )
+# Those of them that a broker lets no client write to.
+CLOSED_TOPICS: tuple[str, ...] = INTERNAL_TOPICS[:4]

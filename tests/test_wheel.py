@@ -19,7 +19,7 @@ from kfuzz import records
 from kfuzz.records import Record, RecordBatch
 from kfuzz.spark import archive
 from kfuzz.vectors import load_suite
-from kfuzz.vectors.model import KINDS
+from kfuzz.vectors.kinds import KINDS
 from tools.wheels import KITS, copy_sources
 
 # Building a wheel and installing it takes many seconds.

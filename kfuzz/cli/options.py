@@ -101,9 +101,7 @@ globs = click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=co
 vectors = click.option(
     "--vectors", "root", type=PATH, metavar="DIR", help="Use the suite in DIR instead of kfuzz's own."
 )
-topics = click.option(
-    "--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]"
-)
+topics = click.option("--topics", default="*", metavar="GLOB", help="Only the topics that match.  [default: all]")
 role = _varied(
     "--role",
     type=click.Choice(["consumer", "broker", "log"]),

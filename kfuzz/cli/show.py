@@ -30,15 +30,7 @@ from kfuzz.annotate.listing import (
 from kfuzz.annotate.marks import marks_of
 from kfuzz.cli import options
 from kfuzz.cli.completion import complete_file_or_id
-from kfuzz.cli.console import (
-    Word,
-    json_line,
-    json_text,
-    open_buffer,
-    page,
-    terminal_width,
-    write_lines,
-)
+from kfuzz.cli.console import Word, json_line, json_text, open_buffer, page, terminal_width, write_lines
 from kfuzz.cli.opening import conversation_of, log_at, named, require_consumer
 from kfuzz.errors import UsageError
 from kfuzz.findings import Profile

@@ -13,7 +13,8 @@ from kfuzz.cli import options
 from kfuzz.cli.console import Group, echo_json, progress, say
 from kfuzz.errors import UsageError
 from kfuzz.units import counted
-from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
+from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.model import Vector, default_root, load_suite, suite_version
 
 if TYPE_CHECKING:
     from kfuzz.conformance.judge.confirmation import Confirmation

@@ -64,7 +64,8 @@ class _FieldForm(Form):
             raise Wrong("lacks type", choice(*FIELDS).remedy)
         if value["type"] not in list(FIELDS):
             near = nearest(str(value["type"]), FIELDS)
-            raise Wrong(f"is {shown(value['type'])}", near or choice(*FIELDS).remedy, ".type")
+            others = f"{choice(*FIELDS).remedy}; arrays and other types need a schema"
+            raise Wrong(f"is {shown(value['type'])}", f"{near} Or {others}" if near else others, ".type")
         FIELDS[value["type"]].check(value)
 
     def make(self, value: Any) -> Any:

@@ -211,7 +211,7 @@ LABELS: Final = Form(
             },
         ]
     },
-    f"give a list of texts, or a table of texts with weights: 1 to {LABELS_MAX} printable texts",
+    f"give a list of texts, or a table of texts with whole numbers as weights: 1 to {LABELS_MAX} printable texts",
     _are_labels,
     convert=_labels,
 )

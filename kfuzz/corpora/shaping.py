@@ -38,7 +38,8 @@ Texts = tuple[tuple[str, str], ...]
 FRAMINGS: Final = ("confluent", "confluent-header", "apicurio", "apicurio-3", "apicurio-header", "none")
 FieldsDrawn = tuple[tuple[str, Drawn], ...]
 DRAWN: Final = table_of(Drawn)
-FIELDS_DRAWN: Final = TableOf(DRAWN, LABEL_MAX)
+# The empty name is the value itself, such as a union of records.
+FIELDS_DRAWN: Final = TableOf(DRAWN, LABEL_MAX, name_min=0)
 FIELDS_DRAWN.schema["additionalProperties"] = {"$ref": "#/$defs/drawn"}
 
 

@@ -25,18 +25,7 @@ from kfuzz.corpora.changes import Changes
 from kfuzz.corpora.json_values import JSON_FIELDS, Field, field_definitions, field_faults
 from kfuzz.corpora.own_things import KINDS, Things, check_own
 from kfuzz.corpora.programs import Program, Target
-from kfuzz.corpora.quantities import (
-    LABEL,
-    LATER,
-    MOMENT,
-    Share,
-    Weights,
-    byte_size,
-    integers,
-    numbers,
-    ranged,
-    weights,
-)
+from kfuzz.corpora.quantities import LABEL, LATER, MOMENT, Share, Weights, byte_size, integers, numbers, ranged, weights
 from kfuzz.corpora.quantities import Range as Range
 from kfuzz.corpora.shaping import DRAWN, FIELDS_DRAWN, FieldsDrawn, Schemed
 from kfuzz.documents import TOML_BYTES_MAX, load_toml

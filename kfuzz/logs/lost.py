@@ -20,15 +20,7 @@ from typing_extensions import Buffer
 from kfuzz.annotate.listing import Entry, Listing
 from kfuzz.control import ControlRecordType
 from kfuzz.kafka import INT32_MAX, INT64_MAX
-from kfuzz.logs.stored import (
-    BASE_OFFSET,
-    FOLDER,
-    RECOVERY_POINT,
-    REPLICATION,
-    names_in,
-    partition_offsets,
-    read_stored,
-)
+from kfuzz.logs.stored import BASE_OFFSET, FOLDER, RECOVERY_POINT, REPLICATION, names_in, partition_offsets, read_stored
 from kfuzz.records.read.reader import BatchHeader
 from kfuzz.wire.io.layout import CONTROL
 

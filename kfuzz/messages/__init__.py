@@ -12,16 +12,7 @@ two releases, and ``headers`` gives the version of the header in front of a mess
 """
 
 from kfuzz.errors import EncodeError, MessageError
-from kfuzz.messages.codec import (
-    Message,
-    MessageReading,
-    MessageVerdict,
-    check,
-    decode,
-    encode,
-    read,
-    size,
-)
+from kfuzz.messages.codec import Message, MessageReading, MessageVerdict, check, decode, encode, read, size
 from kfuzz.messages.language import parse_definition, parse_versions
 from kfuzz.messages.model import Definition, Field, Struct, Type, Versions
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from kfuzz.errors import MessageError, UsageError
 from kfuzz.findings import PROFILES, Finding, Profile
-from kfuzz.findings.messages import CODES, from_message_note
+from kfuzz.findings.messages import from_message_note
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schemas import schema
@@ -26,21 +26,6 @@ from kfuzz.wire.messages.values import StructValue
 
 if TYPE_CHECKING:
     from kfuzz.wire.messages import Note, Schema
-
-__all__ = [
-    "CODES",
-    "Message",
-    "MessageReading",
-    "MessageVerdict",
-    "StructValue",
-    "check",
-    "decode",
-    "encode",
-    "read",
-    "reading_of",
-    "require_profile",
-    "size",
-]
 
 Message = dict[str, Any]
 _Verdict = TypeVar("_Verdict", bound="MessageVerdict")

@@ -18,7 +18,7 @@ from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.probe.observed import TOO_LARGE, Observed
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.vectors import Vector
-from kfuzz.vectors.model import TOPIC
+from kfuzz.vectors.kinds import TOPIC
 
 BROKER: Final = "broker"
 BATCH_TOO_LARGE: Final = "batch-too-large"

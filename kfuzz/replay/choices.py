@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from kfuzz.client.address import Access
 from kfuzz.errors import UsageError
+from kfuzz.kafka import CLOSED_TOPICS
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.units import NUMBER, parse_size
@@ -99,7 +100,8 @@ class Settings(Access):
     def wanted(self, places: Iterable[tuple[str, int]]) -> dict[str, int]:
         """How many partitions each topic of the broker must have, for these topics and partitions.
 
-        ``UsageError`` if two of the topics would become one, or if ``names`` has another one.
+        ``UsageError`` if two of the topics would become one, if ``names`` has another one, or if a broker lets no
+        client write to one.
         """
         wanted: dict[str, int] = {}
         sources: dict[str, str] = {}
@@ -107,6 +109,9 @@ class Settings(Access):
             name = self.names.get(topic, topic)
             if sources.setdefault(name, topic) != topic:
                 raise UsageError(f"topics {sources[name]} and {topic} would both go to {name}; give each its own name")
+            if name in CLOSED_TOPICS:
+                remedy = f"install it with kfuzz corpus install, or send it to another topic with --topic {topic}=NAME"
+                raise UsageError(f"a broker lets no client write to {name}; {remedy}")
             wanted[name] = max(wanted.get(name, 0), partition + 1)
         if unknown := sorted(self.names.keys() - set(sources.values())):
             raise UsageError(f"there is no topic {unknown[0]} that could go to {self.names[unknown[0]]}; check it")

@@ -35,16 +35,21 @@ class Bounds:
         self.over = 0
         # When :meth:`stop` was called.
         self.stopped: float | None = None
-        self._sleeping: set[asyncio.Future[None]] = set()
+        self._sleeping: dict[Pace, asyncio.Future[None]] = {}
 
     def stop(self) -> None:
         """No more batches are sent."""
         self.stopped = self.stopped or time.monotonic()
-        for one in self._sleeping:
+        for one in self._sleeping.values():
             set_once(one, None)
 
-    async def sleep(self, seconds: float, work: Callable[[], float]) -> None:
-        """Wait so long, then call ``work``; again while it returns a time to wait (s), or until the end.
+    def wake(self, pace: Pace) -> None:
+        """End the wait of a partition: a batch that failed must not wait until the next one is due."""
+        if (waiting := self._sleeping.get(pace)) is not None:
+            set_once(waiting, None)
+
+    async def sleep(self, pace: Pace, seconds: float, work: Callable[[], float]) -> None:
+        """Wait so long, then call ``work``; again while it returns a time to wait (s), or until the end or ``wake``.
 
         So a task that would only wait again costs no round of the event loop. Errors of ``work`` are raised here.
         """
@@ -67,12 +72,12 @@ class Bounds:
                 set_once(waiting, None)
 
         timer = loop.call_later(seconds, fire)
-        self._sleeping.add(waiting)
+        self._sleeping[pace] = waiting
         try:
             await waiting
         finally:
             timer.cancel()
-            self._sleeping.discard(waiting)
+            del self._sleeping[pace]
 
 
 class Pace:
@@ -91,22 +96,27 @@ class Pace:
         self.gap = gap
         self.due: float | None = None
         self.latest_due: float | None = None
-        # Whether the last batch is due after the end.
+        # When the wait for the last batch ends; and whether it is due after the end of the run.
+        self._until: float | None = None
         self._is_late = False
         self._next = bounds.began
 
     def plan(self, batch: Batch) -> float:
         """Set :attr:`due` for the next batch. How long to wait (s) until it may be sent, or until the run ends."""
         bounds = self.bounds
-        self.due = until = self._due(batch)
+        self.due = self._until = self._due(batch)
         if self.due is not None:
             self.latest_due = max(self.latest_due or bounds.began, self.due)
         self._is_late = bounds.end is not None and (self.due or time.monotonic()) >= bounds.end
         if self._is_late:
-            until = bounds.end
-        if until is None or bounds.stopped is not None:
+            self._until = bounds.end
+        return self.left_s()
+
+    def left_s(self) -> float:
+        """How long to wait from now on."""
+        if self._until is None or self.bounds.stopped is not None:
             return 0.0
-        delay = until - time.monotonic()
+        delay = self._until - time.monotonic()
         return delay if delay > SLACK_S else 0.0
 
     def allows(self, batch: Batch) -> bool:

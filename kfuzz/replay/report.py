@@ -334,10 +334,16 @@ class Report:
     def _rates(self) -> str:
         target, reached = self.target, self.reached
         if target.bytes_per_s is not None:
-            return f"target {target.bytes_per_s / 1e6:,.1f} MB/s, reached {(reached.bytes_per_s or 0) / 1e6:,.1f} MB/s"
+            return f"target {_rate(target.bytes_per_s, 1, 1e6)} MB/s, reached {_rate(reached.bytes_per_s, 1, 1e6)} MB/s"
         if target.records_per_s is not None:
-            return f"target {target.records_per_s:,.0f}/s, reached {reached.records_per_s or 0:,.0f}/s"
+            return f"target {_rate(target.records_per_s)}/s, reached {_rate(reached.records_per_s)}/s"
         return ""
+
+
+def _rate(per_s: float | None, digits: int = 0, unit: float = 1) -> str:
+    """A rate with so many digits after the point; a low one with two that are not zero."""
+    count = (per_s or 0) / unit
+    return f"{count:,.{digits}f}" if count >= 10 or not count else f"{count:.2g}"
 
 
 def _sum(ours: Any, theirs: Any) -> Any:

@@ -148,10 +148,13 @@ class Sender:
                 # Steps that send nothing wait for nothing, so nothing else would run.
                 await asyncio.sleep(0)
             passed += 1
-            if delay_s:
-                await bounds.sleep(delay_s, self._send_due)
+            if delay_s or self._failed:
+                if self._failed:
+                    await self._wait_for_answers()
+                else:
+                    await bounds.sleep(self.pace, delay_s, self._send_due)
                 # Meanwhile the step may have become another one.
-                delay_s = 0.0
+                delay_s = self.pace.left_s()
                 continue
             if isinstance(step, Batch):
                 if not self.pace.allows(step) or not await self._replay(step):
@@ -353,6 +356,7 @@ class Sender:
             self._acknowledged(sent, time.monotonic())
         else:
             self._failed.append(sent)
+            self.pace.bounds.wake(self.pace)
 
     def _acknowledged(self, sent: Sent, now: float | None) -> None:
         topic, batch = self.topic_report, sent.batch

@@ -41,8 +41,8 @@ All of them raise :class:`kfuzz.errors.UsageError` with one sentence that names 
 this package is cheap: it loads no codec and no recipe. docs/vectors.md describes the files.
 """
 
+from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import (
-    KINDS,
     Bomb,
     Flag,
     SuiteFile,

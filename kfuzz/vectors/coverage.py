@@ -16,11 +16,11 @@ from typing import Any
 
 from kfuzz.documents import load_json
 from kfuzz.findings import Code
-from kfuzz.messages.codec import CODES as MESSAGE_CODES
+from kfuzz.findings.messages import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
 from kfuzz.vectors import statements
-from kfuzz.vectors.kinds import CONVERSATION
-from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files, load_requirements, read_file
+from kfuzz.vectors.kinds import CONVERSATION, KINDS
+from kfuzz.vectors.model import REQUIREMENTS_FILE, SuiteFile, Vector, load_files, load_requirements, read_file
 from kfuzz.vectors.statements import STATEMENTS_FILE, Statement, missing_test
 
 COVERAGE_FILE = "coverage.json"

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple
 from kfuzz.broker_errors import ERROR_MEANINGS, ERROR_NAMES
 from kfuzz.errors import UsageError
 from kfuzz.findings import Code
+from kfuzz.findings.messages import CODES as MESSAGE_CODES
 from kfuzz.findings.stored import CODES as STORED_CODES
 from kfuzz.kafka import BROKER_RELEASE, LATEST, ROLES
-from kfuzz.messages.codec import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
 from kfuzz.vectors.coverage import Coverage, expectations, measure
 from kfuzz.vectors.log_lines import known_lines, lines_in

@@ -19,27 +19,7 @@ from kfuzz.documents import load_json
 from kfuzz.errors import UsageError
 from kfuzz.files import read_small
 from kfuzz.vectors.ids import matching, registered, remedy
-from kfuzz.vectors.kinds import KINDS, OPTIONS, STREAM_OPTIONS, TOPIC
-
-__all__ = [
-    "CONTENT_RECORDS_MAX",
-    "FORMAT",
-    "KINDS",
-    "STREAM_OPTIONS",
-    "TOPIC",
-    "Bomb",
-    "Flag",
-    "SuiteFile",
-    "Vector",
-    "contents_digest",
-    "default_root",
-    "find_vector",
-    "has_vector",
-    "load_file",
-    "load_files",
-    "load_suite",
-    "suite_version",
-]
+from kfuzz.vectors.kinds import OPTIONS
 
 FORMAT = "kfuzz-vectors/1"
 # Files list the contents of up to this many records and headers; for more, they hold a digest.

@@ -15,14 +15,7 @@ from referee_tools import make_vector
 
 from kfuzz import records
 from kfuzz.conformance.judge import confirmation
-from kfuzz.conformance.judge.compare import (
-    Case,
-    Cell,
-    cases_of,
-    declared_unsupported,
-    judge,
-    request,
-)
+from kfuzz.conformance.judge.compare import Case, Cell, cases_of, declared_unsupported, judge, request
 from kfuzz.conformance.judge.differing import batches_differ
 from kfuzz.conformance.protocol.lines import ENCODE, Handshake, parse_answer
 from kfuzz.conformance.protocol.testees import Testee

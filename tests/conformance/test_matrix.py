@@ -15,8 +15,7 @@ from conftest import missing
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.kafka import KAFKA_3
 from kfuzz.vectors import load_suite
-from kfuzz.vectors.kinds import CLIENT
-from kfuzz.vectors.model import KINDS
+from kfuzz.vectors.kinds import CLIENT, KINDS
 
 SEED = 7
 # A hundred vectors of these need a process each.

@@ -15,7 +15,8 @@ from made_results import IMPLEMENTATIONS, made_result
 from kfuzz.conformance import report
 from kfuzz.conformance.judge.compare import cases_of
 from kfuzz.conformance.judge.harm import HARMS, RANK
-from kfuzz.vectors.model import KINDS, load_suite
+from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.model import load_suite
 
 GLOBS = (
     "records/v2/count/*", "records/v2/bomb/*", "records/v1/message/*", "stream/sequence/*", "messages/counts/fetch*",

@@ -11,15 +11,7 @@ import pytest
 from referee_tools import WICKED, make_vector
 
 from kfuzz import records
-from kfuzz.conformance.judge.compare import (
-    PRODUCE_ROLE,
-    Case,
-    Cell,
-    cases_of,
-    declared_unsupported,
-    judge,
-    request,
-)
+from kfuzz.conformance.judge.compare import PRODUCE_ROLE, Case, Cell, cases_of, declared_unsupported, judge, request
 from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.lines import PRODUCE, Handshake, parse_answer
 from kfuzz.records import Record, RecordBatch

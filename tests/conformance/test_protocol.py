@@ -28,7 +28,8 @@ from kfuzz.conformance.protocol.lines import (
     to_line,
 )
 from kfuzz.conformance.protocol.schema import COMMITTED, protocol_schema, schema_text
-from kfuzz.vectors.model import KINDS, load_suite
+from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.model import load_suite
 
 HANDSHAKE: dict[str, Any] = {
     "protocol": "kfuzz-testee/1",

@@ -40,8 +40,7 @@ from kfuzz.records.appending import append
 from kfuzz.records.read.topic import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import BROKER_CELLS
-from kfuzz.vectors.kinds import CONVERSATION
-from kfuzz.vectors.model import KINDS
+from kfuzz.vectors.kinds import CONVERSATION, KINDS
 
 # Topics, as Kafka's settings and as kfuzz's.
 TOPICS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {

@@ -28,7 +28,8 @@ from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import published as make_public
 from kfuzz.conformance.protocol.testees import Testee, own
 from kfuzz.errors import UsageError
-from kfuzz.vectors.model import KINDS, load_suite
+from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.model import load_suite
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,7 @@ from kfuzz.conformance.differential.streams import differ_streams, stream
 from kfuzz.conformance.judge.compare import Case, Cell, cases_of, declared_unsupported, judge, request
 from kfuzz.conformance.judge.confirmation import confirm_streams
 from kfuzz.conformance.judge.own import answer_stream, serve
-from kfuzz.conformance.protocol.lines import (
-    APPEND_STREAM,
-    DECODE_STREAM,
-    Handshake,
-    ProtocolError,
-    parse_answer,
-)
+from kfuzz.conformance.protocol.lines import APPEND_STREAM, DECODE_STREAM, Handshake, ProtocolError, parse_answer
 from kfuzz.conformance.protocol.testees import Testee, own
 from kfuzz.errors import UsageError
 from kfuzz.kafka import RELEASES

@@ -15,16 +15,7 @@ from kfuzz import records
 from kfuzz.conformance.protocol.lines import Answer, parse_answer, to_line
 from kfuzz.conformance.protocol.session import Limits, Session
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.workload import (
-    KIB,
-    MIB,
-    Compaction,
-    Keys,
-    Range,
-    Values,
-    Workload,
-    load,
-)
+from kfuzz.corpora.workload import KIB, MIB, Compaction, Keys, Range, Values, Workload, load
 from kfuzz.wire.records.framing import frames
 
 pytestmark = pytest.mark.java

@@ -302,6 +302,22 @@ def test_weights_of_a_union_choose_its_branch_which_keeps_its_own_values(case: d
     assert not inner or sum(isinstance(one, str) for one in inner) == pytest.approx(len(inner) * 3 / 4, rel=0.15)
 
 
+def test_the_empty_path_is_the_value_itself(tmp_path: Path) -> None:
+    union = [{"type": "record", "name": name, "fields": [{"name": "id", "type": "long"}]} for name in ("Made", "Gone")]
+    for name, schema in (("union", union), ("list", {"type": "array", "items": "long"})):
+        (tmp_path / f"{name}.avsc").write_text(json.dumps(schema))
+    drawn = {"union": "values = { Made = 9, Gone = 1 }", "list": "count = 3"}
+    text = "".join(
+        f'[[topics]]\nname = "{name}"\n[topics.values]\nschema = "{name}.avsc"\nfields."" = {{ {one} }}\n'
+        for name, one in drawn.items()
+    )
+    workload = parse(text, "w.toml", tmp_path)
+    first, second = (replace(workload, topics=(topic,)) for topic in workload.topics)
+    assert sum(data[0] for data in written(first, 1000)) // 2 == pytest.approx(100, rel=0.4)
+    decode = schemed.decoder_of(workload.topics[1].values)
+    assert {len(json.loads(decode(data, 0))) for data in written(second, 100)} == {3}
+
+
 def values_of(schema: Any, folder: Path, field: str = "", root: Any = None) -> list[Any]:
     """Values of a JSON Schema, which kfuzz's own check takes."""
     whole = {"required": ["a"], "properties": {"a": schema}, **(root or {})}

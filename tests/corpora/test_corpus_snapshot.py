@@ -16,17 +16,7 @@ from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import verify, verify_segment
-from kfuzz.corpora.workload import (
-    KIB,
-    Batches,
-    Legacy,
-    Producers,
-    Range,
-    Timestamps,
-    Topic,
-    Transactions,
-    Workload,
-)
+from kfuzz.corpora.workload import KIB, Batches, Legacy, Producers, Range, Timestamps, Topic, Transactions, Workload
 from kfuzz.java import hash_map_order
 from kfuzz.logs.snapshot import Producer, decode, encode
 from kfuzz.wire.io.checksum import crc32c

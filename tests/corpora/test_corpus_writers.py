@@ -21,15 +21,7 @@ from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.turns import opened
 from kfuzz.corpora.verification import verify
-from kfuzz.corpora.workload import (
-    KIB,
-    MIB,
-    Legacy,
-    Producers,
-    Topic,
-    Transactions,
-    Workload,
-)
+from kfuzz.corpora.workload import KIB, MIB, Legacy, Producers, Topic, Transactions, Workload
 from kfuzz.corpora.writers import (
     IDEMPOTENT,
     PLAIN,

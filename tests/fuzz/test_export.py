@@ -281,15 +281,6 @@ def test_a_project_of_an_installed_kfuzz_is_refused(monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_messages_that_do_not_exist_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no message is called Fecth; `kfuzz messages list` shows their names"):
-        export("afl", tmp_path, target="messages", messages=["Fecth"])
-    sentence = "--messages is for the target messages, and this is record-batch; add --target messages"
-    with pytest.raises(UsageError, match=sentence):
-        export("afl", tmp_path, messages=["Fetch*"])
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.full
 @pytest.mark.clang
 @pytest.mark.parametrize("target", ["record-batch", "messages"])

@@ -17,17 +17,7 @@ from conftest import require_tool
 from programs import run_program
 
 from benchmarks import foreign
-from benchmarks.foreign import (
-    DECODERS,
-    KIT,
-    ONE_BATCH,
-    Cell,
-    Decoder,
-    FranzGo,
-    KafkaProtocol,
-    Librdkafka,
-    measure,
-)
+from benchmarks.foreign import DECODERS, KIT, ONE_BATCH, Cell, Decoder, FranzGo, KafkaProtocol, Librdkafka, measure
 from kfuzz.fuzz.exporting import DICTIONARY
 
 REMEDIES = {

@@ -18,10 +18,11 @@ from defined import field, message_of, struct
 from release_counts import COUNTS
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
+from kfuzz.findings.messages import CODES
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages import Definition
 from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
-from kfuzz.messages.codec import CODES, check, decode, encode, read, size
+from kfuzz.messages.codec import check, decode, encode, read, size
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import Keyed, schema

@@ -13,11 +13,12 @@ from testee_driver import RunningTestee, running
 from kfuzz.errors import EncodeError
 from kfuzz.messages import Definition, Field
 from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
-from kfuzz.messages.codec import StructValue, decode, encode, read
+from kfuzz.messages.codec import decode, encode, read
 from kfuzz.messages.jsonform import to_json, uuid_text
 from kfuzz.messages.model import key_of
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import Keyed
+from kfuzz.wire.messages.values import StructValue
 
 # Version 0 has one field, version 1 all others, and version 2 all others again, most of them tagged.
 PART = [field("Name", "string", "1+", mapKey=True)]

@@ -13,11 +13,12 @@ from defined import field, message_of
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.messages.catalogues import CARRIED, catalogue
-from kfuzz.messages.codec import StructValue, decode, encode, size
+from kfuzz.messages.codec import decode, encode, size
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import INT_RANGES, Definition
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import Keyed, schema
+from kfuzz.wire.messages.values import StructValue
 
 FETCHED: dict[str, Any] = {
     "responses": [{"topic": "t", "partitions": [{"partitionIndex": 1, "records": b"r"}, {"highWatermark": 1 << 40}]}]

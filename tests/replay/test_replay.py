@@ -258,6 +258,14 @@ def test_a_batch_is_sent_again_and_the_order_stays(tmp_path: Path, log: list[Rec
     assert topic.sent.records == 10 * BATCHES
 
 
+def test_a_batch_is_sent_again_before_the_next_one_is_due(tmp_path: Path) -> None:
+    # The second batch is due after an hour, and the end is after two seconds.
+    broker = FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER))
+    report, _ = replayed(tmp_path, plain(2), broker, rate=Rate(records_per_s=1 / 360), duration_s=2)
+    assert (report.topics["t"].failed, report.sent.batches) == ({}, 1)
+    assert any(line.startswith("target 0.0028/s, reached ") for line in report.lines(""))
+
+
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_nothing_overtakes_the_first_batch_of_a_producer(tmp_path: Path, pipelined: bool) -> None:
     # A broker takes any sequence from a producer that it does not know.
@@ -567,7 +575,7 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     write_log(tmp_path, "t-0", plain())
     write_log(tmp_path, "t-1", plain())
     both = tmp_path / "both"
-    for name in ("a-0", "b-0"):
+    for name in ("a-0", "b-0", "__consumer_offsets-0"):
         write_log(both, name, plain())
     with FakeBroker({"small": 1, "none": 0}, login=("me", "right")) as broker:
         place = f"127.0.0.1:{broker.port}"
@@ -581,6 +589,7 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
             ((tmp_path, "--bootstrap", place, "--topic", "x=small"), "there is no topic x"),
             ((tmp_path, "--bootstrap", place, "--topic", "t"), "give A=B"),
             ((both, "--bootstrap", place, "--topic", "a=b"), "a and b would both go to b"),
+            ((both, "--bootstrap", place, "--create", "--topics", "__*"), "lets no client write to __consumer_offsets"),
             ((tmp_path, "--bootstrap", closed), "cannot be reached"),
             ((tmp_path, "--bootstrap", "nowhere"), "HOST:PORT"),
             ((tmp_path, "--bootstrap", place, "--rate", "fast"), "is not a rate"),

@@ -10,17 +10,7 @@ import lz4.frame
 import pytest
 import zstandard
 from conftest import releases
-from hand_made import (
-    LARGE_VALUE,
-    V1,
-    V2,
-    V2_COMMIT_HOLDS,
-    V2_HOLDS,
-    VALID,
-    batch,
-    of_magic_2,
-    record,
-)
+from hand_made import LARGE_VALUE, V1, V2, V2_COMMIT_HOLDS, V2_HOLDS, VALID, batch, of_magic_2, record
 from testee_driver import RunningTestee, running
 
 from kfuzz.kafka import KAFKA_3, RELEASES

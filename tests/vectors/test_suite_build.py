@@ -22,7 +22,8 @@ from kfuzz.vectors import building as build
 from kfuzz.vectors.confirm import contradiction, first_difference, with_cells
 from kfuzz.vectors.coverage import expectations
 from kfuzz.vectors.ids import digest_of, register, registered
-from kfuzz.vectors.model import KINDS, default_root, load_file, load_files, load_suite
+from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.model import default_root, load_file, load_files, load_suite
 from kfuzz.vectors.recipes.making import bombs, containers
 from kfuzz.vectors.recipes.making.builder import Record, batch, concat, overlong, varint
 from kfuzz.vectors.recipes.theme import Step, Theme, accepts, refuses

@@ -15,7 +15,8 @@ from kfuzz.errors import UsageError
 from kfuzz.vectors import copying as copy_module
 from kfuzz.vectors import load_suite, suite_version
 from kfuzz.vectors.copying import MANIFEST_FILE, copy
-from kfuzz.vectors.model import KINDS, default_root, suite_paths
+from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.model import default_root, suite_paths
 
 README_LINES_MOST = 85
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,8 +14,7 @@ from kfuzz.records.read.topic import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.coverage import is_plainly_valid
-from kfuzz.vectors.kinds import CONVERSATION
-from kfuzz.vectors.model import KINDS
+from kfuzz.vectors.kinds import CONVERSATION, KINDS
 
 SUITE = load_suite()
 # Room for the well-formed bombs, which the default limit refuses on purpose.

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from kfuzz.conformance.protocol.lines import DECODE, Handshake
 from kfuzz.conformance.protocol.peer import Question
 from kfuzz.kafka import CODECS
-from kfuzz.vectors.model import TOPIC
+from kfuzz.vectors.kinds import TOPIC
 
 T = TypeVar("T")
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"

@@ -26,7 +26,8 @@ from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import ISOLATIONS
 from kfuzz.records.stream import next_sequence, transactions_of
-from kfuzz.vectors.model import STREAM_OPTIONS, Vector
+from kfuzz.vectors.kinds import STREAM_OPTIONS
+from kfuzz.vectors.model import Vector
 
 ABORT, COMMIT = 0, 1
 INT32_MAX: Final = 2**31 - 1

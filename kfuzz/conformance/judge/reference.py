@@ -13,7 +13,8 @@ from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.records import Finding, Profile, Reading, Role
 from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
-from kfuzz.vectors.model import TOPIC, Vector
+from kfuzz.vectors.kinds import TOPIC
+from kfuzz.vectors.model import Vector
 
 
 @dataclass(frozen=True, slots=True)

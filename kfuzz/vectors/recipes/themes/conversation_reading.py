@@ -5,18 +5,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import chain
 
-from kfuzz.vectors.recipes.making.conversation import (
-    STEP,
-    TOTAL,
-    Act,
-    act,
-    asks,
-    fails,
-    opens,
-    reads,
-    trouble,
-    writes,
-)
+from kfuzz.vectors.recipes.making.conversation import STEP, TOTAL, Act, act, asks, fails, opens, reads, trouble, writes
 from kfuzz.vectors.recipes.theme import Theme
 
 LAST = TOTAL - 1
