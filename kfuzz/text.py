@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from typing import Final
 
@@ -64,6 +65,20 @@ def printable(text: str) -> str:
     return text if text.isprintable() else _SUSPECT.sub(_escaped, text)
 
 
+def shell_word(text: object) -> str:
+    r"""``text`` as one word of a command that a reader pastes. :func:`printable` changes nothing in it.
+
+    A POSIX shell since 2024, like bash and zsh before, reads escapes between ``$'`` and ``'``.
+
+    >>> print(shell_word("my causes"), shell_word("a'\\udcff"))
+    'my causes' $'a\\x27\\xff'
+    """
+    text = really(str(text))
+    if text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(map(_escaped_in_shell, text))}'"
+
+
 def json_printable(document: str) -> str:
     r"""A JSON document whose strings have JSON's escapes for all invisible characters; its contents stay the same.
 
@@ -97,6 +112,12 @@ def _escaped(match: re.Match[str]) -> str:
         return char
     code = ord(char)
     return f"\\x{code - 0xDC00:02x}" if code in _SURROGATE_OF_BYTE else repr(char)[1:-1]
+
+
+def _escaped_in_shell(char: str) -> str:
+    if char.isprintable() and char not in "\\'":
+        return char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def _escaped_in_json(match: re.Match[str]) -> str:

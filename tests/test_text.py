@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfuzz.text import FOREIGN_BYTES_MAX, file_name, foreign_text, json_printable, printable
+from kfuzz.text import FOREIGN_BYTES_MAX, file_name, foreign_text, json_printable, printable, shell_word
 
 # Every character, also lone surrogates.
 ANY_TEXT = st.text(st.characters())
@@ -45,6 +47,13 @@ def test_a_printable_text_is_one_line_that_any_output_takes(text: str) -> None:
 
 def test_a_byte_of_a_file_name_that_is_not_utf_8_is_shown_as_a_byte() -> None:
     assert printable(b"bad\xff-0".decode("utf-8", "surrogateescape")) == "bad\\xff-0"
+
+
+@pytest.mark.parametrize("name", [b"bad\xff0", b"it's\n\x1b[2J\\", "é\u202e b".encode(), b"my causes", b"plain"])
+def test_a_word_of_a_command_can_be_pasted_from_a_terminal(name: bytes) -> None:
+    word = shell_word(os.fsdecode(name))
+    assert printable(word) == word
+    assert subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True).stdout == name
 
 
 @given(st.dictionaries(ANY_TEXT, ANY_TEXT))

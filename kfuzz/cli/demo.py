@@ -18,6 +18,7 @@ from kfuzz.corpora.workload import load
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 from kfuzz.kafka import LATEST
+from kfuzz.text import shell_word
 from kfuzz.units import show_size
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +100,7 @@ def outcomes(out: Path) -> list[tuple[Path, str]]:
     return [
         (out / "report.html", "open this in a browser: what each implementation decodes, and why it fails"),
         (out / "fuzz" / "record-batch" / "result.json", "what the fuzzer did"),
-        (segment, f"a log segment; to see what is inside: kfuzz show {shlex.quote(str(segment))}"),
+        (segment, f"a log segment; to see what is inside: kfuzz show {shell_word(segment)}"),
     ]
 
 

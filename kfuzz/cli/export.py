@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -13,6 +12,7 @@ from kfuzz.cli import options
 from kfuzz.cli.console import PATH, echo_json, notice, say
 from kfuzz.files import require_writable
 from kfuzz.fuzz.exporting import FORMATS, Exported, Format, export
+from kfuzz.text import shell_word
 
 
 @click.command("export")
@@ -63,7 +63,7 @@ def command(
 def _next(form: Format, made: Exported) -> str:
     # The loader searches its own folders for a name without a slash.
     folder, words, library = (
-        path and shlex.quote(str(path) if len(path.parts) > 1 else f"./{path}")
+        path and shell_word(str(path) if len(path.parts) > 1 else f"./{path}")
         for path in (made.folder, made.dictionary, made.mutator)
     )
     if form == "oss-fuzz":

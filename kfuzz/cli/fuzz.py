@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +32,7 @@ from kfuzz.fuzz.other_reader import named_testee
 from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import fields_of
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.text import foreign_text, printable
+from kfuzz.text import foreign_text, printable, shell_word
 from kfuzz.units import counted
 
 SHOWN_HEX_DIGITS: Final = 400
@@ -249,7 +248,7 @@ def _show_client(named: str, one: Campaign) -> None:
     say(*one.lines())
     if not one.found:
         click.echo("  interrupted; nothing found so far" if one.interrupted else "  nothing found")
-    again = f"kfuzz fuzz --client {shlex.quote(named)}"
+    again = f"kfuzz fuzz --client {shell_word(named)}"
     if one.topic.bootstrap:
         again += f" --bootstrap {one.topic.bootstrap}"
     for path, found in one.found.items():
@@ -258,7 +257,7 @@ def _show_client(named: str, one: Campaign) -> None:
             f"  {found.cause.id} {harm_named(found.deviation.harm).title}: {found.deviation.error}{at}",
             f"    {counted(found.count, 'conversation')}; the fewest changes that show it:",
             *(f"      {foreign_text(line, bytes_max=LINE_BYTES_MAX)}" for line in found.conversation.lines),
-            f"    to hold it again: {again} --reproduce {shlex.quote(str(path))}",
+            f"    to hold it again: {again} --reproduce {shell_word(path)}",
         )
 
 
@@ -419,7 +418,7 @@ def _show_causes(target: str, causes: Mapping[Path, Cause], sanitizer: str, impl
         more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
         count = f"{_inputs(cause.count)}{printable(known)}{more}"
         click.echo(f"    {count}; the smallest has {len(item.data):,} bytes: {shown}")
-        named = shlex.quote(str(file))
+        named = shell_word(file)
         if item.kills:
             say(f"    the field that kills: {item.kills[0]}; `kfuzz show {named}` marks it")
         truth = truth_of(item, implementation)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import mmap
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -40,7 +39,7 @@ from kfuzz.forms import nearest
 from kfuzz.kafka import Role
 from kfuzz.logs.lost import LOSSES_MAX, LostOffsets, lost_at, with_losses
 from kfuzz.records import Limits
-from kfuzz.text import printable
+from kfuzz.text import printable, shell_word
 from kfuzz.units import counted
 from kfuzz.vectors.kinds import CLIENT, CONVERSATION
 
@@ -251,7 +250,7 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     except Exception as error:
         if kept is None:
             raise
-        again = f"kfuzz fuzz {kept.target} --reproduce {shlex.quote(name)}"
+        again = f"kfuzz fuzz {kept.target} --reproduce {shell_word(name)}"
         raise UsageError(
             f"kfuzz's own reader fails on {name}: {type(error).__name__}: {error}; `{again}` shows where"
         ) from None

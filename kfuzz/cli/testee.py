@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from kfuzz.conformance.judge.own import serve
 from kfuzz.conformance.protocol.schema import schema_text
 from kfuzz.conformance.protocol.stubs import LANGUAGES, write_stub
 from kfuzz.findings import Profile
+from kfuzz.text import shell_word
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -62,6 +62,6 @@ def new(language: str, directory: str) -> None:
     stub = write_stub(language, directory)
     say(
         f"{Path(directory) / stub.file} is where you call your decoder. Until then it answers unsupported. Next:",
-        f"  cd {shlex.quote(directory)}" + (f" && {stub.build}" if stub.build else ""),
-        f"  kfuzz conform --command {shlex.quote(stub.run)} {shlex.quote('records/v2/*')}",
+        f"  cd {shell_word(directory)}" + (f" && {stub.build}" if stub.build else ""),
+        f"  kfuzz conform --command {shell_word(stub.run)} {shell_word('records/v2/*')}",
     )

@@ -25,6 +25,7 @@ from typing import Literal, get_args
 
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import copy_if_changed, locked, write_whole
+from kfuzz.fuzz.recorder import MODULES
 from kfuzz.fuzz.targets import TARGETS, Target
 
 Sanitizer = Literal["none", "address", "undefined"]
@@ -400,6 +401,7 @@ def write_executables(
     hook = directory / "mutator.so"
     for target in targets:
         settings = {**environment, "PYTHONHASHSEED": "0", "KFUZZ_MUTATOR_STATS": "1"}
+        settings[MODULES] = str(directory / "instrumented")
         if with_hook and target.hooked and hook.is_file():
             # The sanitizer's runtime must come first in the list.
             settings["LD_PRELOAD"] += f" {hook}"

@@ -24,17 +24,17 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import open_whole, read_bytes, write_whole, writing
+from kfuzz.files import read_bytes, write_whole, writing
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
 from kfuzz.fuzz.causes import Causes, document_of, ending, of_end
 from kfuzz.fuzz.forked import cpu_seconds
-from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Totals, command_of
+from kfuzz.fuzz.libfuzzer import Ended, Fuzzer, Log, Totals, command_of, log_at
 from kfuzz.fuzz.other_reader import Truth, harm_of
 from kfuzz.fuzz.peer_building import build_peer, sanitizer_of
 from kfuzz.fuzz.peers import Peer
@@ -463,7 +463,7 @@ class _Campaign:
         until = time.monotonic() + seconds
         restarts = executed = 0
         log_file = self._folder / ("log.txt" if job == 0 else f"log-{job + 1}.txt")
-        with open_whole(log_file) as log:
+        with log_at(log_file) as log:
             while True:
                 left_s = until - time.monotonic()
                 if (
@@ -488,7 +488,7 @@ class _Campaign:
         raise failed
 
     def _run_one(
-        self, job: int, command: list[str], log: IO[bytes], left_s: float, name: str, *, is_counted: bool
+        self, job: int, command: list[str], log: Log, left_s: float, name: str, *, is_counted: bool
     ) -> tuple[Totals, Ended]:
         settings = {FINDS: str(self._work / f"finds-{name}")}
         if self._stop_at_first:
@@ -502,7 +502,7 @@ class _Campaign:
         return totals, ended
 
     def _follow(
-        self, job: int, command: list[str], log: IO[bytes], seconds: float, settings: Mapping[str, str]
+        self, job: int, command: list[str], log: Log, seconds: float, settings: Mapping[str, str]
     ) -> tuple[Totals, Ended]:
         """Run one process to its end. Meanwhile it can be stopped."""
         fuzzer = Fuzzer(command, cwd=self._folder, log=log, seconds=seconds, environment=settings, held=self._held)
@@ -674,7 +674,7 @@ class _Campaign:
         smaller, failed = self._folder_for("smaller"), self._work / "finds-merge"
         control = f"-merge_control_file={self._work / 'merge'}"
         command = self._libfuzzer(self.result.seed, control, "-merge=1", smaller, self._corpus)
-        with open_whole(self._folder / "merge.txt") as log:
+        with log_at(self._folder / "merge.txt") as log:
             began = time.monotonic()
             limit_s = max(MERGE_S, began - self._began_at)
             _, ended = self._follow(-1, command, log, limit_s, {FINDS: str(failed)})

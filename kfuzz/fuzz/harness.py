@@ -19,7 +19,19 @@ from typing import TYPE_CHECKING, Final
 
 import atheris
 
-from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, FINDS, PEER, STACK_AFTER, TRY, Find, Recorder, answer, found_by
+from kfuzz.fuzz.instrumented import kept_in
+from kfuzz.fuzz.recorder import (
+    CHILD_TIMEOUT_S,
+    FINDS,
+    MODULES,
+    PEER,
+    STACK_AFTER,
+    TRY,
+    Find,
+    Recorder,
+    answer,
+    found_by,
+)
 from kfuzz.fuzz.sample_pipe import SAMPLES, SAMPLES_WAIT, Sampler
 
 if TYPE_CHECKING:
@@ -66,7 +78,8 @@ def main(arguments: Sequence[str]) -> None:
         # The peer may print to standard output. Its text goes to standard error, so that only answers are read here.
         answers = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    target = _peer(testee) if testee else _target(Path(arguments[0]).name)
+    with kept_in(Path(os.environ[MODULES])):
+        target = _peer(testee) if testee else _target(Path(arguments[0]).name)
     from kfuzz.fuzz import hook
     from kfuzz.fuzz.tiers import Tiers, refuse_allocations_above
 

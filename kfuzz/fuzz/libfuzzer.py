@@ -10,13 +10,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, cast
 
 import psutil
 
+from kfuzz.files import open_whole
 from kfuzz.fuzz.building import Build, Sanitizer
 from kfuzz.fuzz.targets import Target
 from kfuzz.text import FOREIGN_BYTES_MAX, foreign_text
@@ -30,6 +31,8 @@ GRACE_S = 60
 WIND_DOWN_S = 5
 # The last lines say why a process ended. A long campaign prints many more before them.
 LINES_KEPT = 2000
+# Of a log, the first part and the last part are kept, each of this size. A target may print for each input.
+LOG_BYTES_MAX = 4 << 20
 
 STATUS = re.compile(r"^#(\d+)\s+([A-Za-z]+)\s+cov: (\d+) ft: (\d+) (?:corp: (\d+)/)?")
 LOADED = re.compile(r"^INFO: Loaded (\d+) modules\s+\((\d+) inline 8-bit counters\)")
@@ -138,6 +141,45 @@ def _rss_limit_mib(sanitizer: Sanitizer) -> int:
     return limit if inherited < limit // 2 else inherited + limit
 
 
+class Log:
+    """A log of which only the first and the last part are written. The last one waits in memory until ``close``."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._room = LOG_BYTES_MAX
+        self._last = bytearray()
+        self._left_out = 0
+
+    def write(self, line: bytes) -> None:
+        if self._room >= len(line):
+            self._room -= len(line)
+            self._file.write(line)
+            return
+        # Nothing may follow in the first part, so that the lines stay in order.
+        self._room = 0
+        self._last += line
+        if len(self._last) > 2 * LOG_BYTES_MAX:
+            self._drop()
+
+    def close(self) -> None:
+        self._drop()
+        if self._left_out:
+            self._file.write(f"\n[kfuzz left out {self._left_out:,} bytes here]\n".encode())
+        self._file.write(self._last)
+
+    def _drop(self) -> None:
+        many = max(0, len(self._last) - LOG_BYTES_MAX)
+        del self._last[:many]
+        self._left_out += many
+
+
+@contextlib.contextmanager
+def log_at(path: Path) -> Iterator[Log]:
+    """A log that gets its name ``path`` at the end of the block."""
+    with open_whole(path) as file, contextlib.closing(Log(file)) as log:
+        yield log
+
+
 class Fuzzer:
     """A libFuzzer process. ``run`` waits for its end in one thread; ``stop`` may be called by another."""
 
@@ -146,7 +188,7 @@ class Fuzzer:
         command: Sequence[str],
         *,
         cwd: Path,
-        log: IO[bytes],
+        log: Log,
         seconds: float,
         environment: Mapping[str, str] | None = None,
         held: Sequence[int] = (),

@@ -32,12 +32,14 @@ Kind = Literal["promise", "exception", "memory", "crash", "timeout"]
 
 # Settings of the fuzzing process in its environment: the folder in which finds are recorded (without it, the first one
 # ends the process), after how many seconds the stack of a process that hangs is printed, whether to end after the
-# first find, whether to run inputs from standard input without fuzzing, and the folder of the testee if it is a peer.
+# first find, whether to run inputs from standard input without fuzzing, the folder of the testee if it is a peer, and
+# the folder of instrumented modules.
 FINDS: Final = "KFUZZ_FINDS"
 STACK_AFTER: Final = "KFUZZ_STACK_AFTER_S"
 STOP_AT_FIRST: Final = "KFUZZ_STOP_AT_FIRST"
 TRY: Final = "KFUZZ_TRY"
 PEER: Final = "KFUZZ_PEER"
+MODULES: Final = "KFUZZ_MODULES"
 # Wall time for an input that runs in a child first. The child's CPU time is limited, so this only ends one that waits.
 CHILD_TIMEOUT_S: Final = 60
 # Enough for the inputs of a corpus that fail. After that, only finds are recorded.

@@ -17,7 +17,7 @@ from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.causes import Causes, document_of, ending, of_end
-from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, Ended, Fuzzer, command_of
+from kfuzz.fuzz.libfuzzer import INPUT_TIMEOUT_S, Ended, Fuzzer, command_of, log_at
 from kfuzz.fuzz.other_reader import Truth, asked_once
 from kfuzz.fuzz.peer_building import build_peer
 from kfuzz.fuzz.peers import Peer
@@ -121,7 +121,7 @@ def run_alone(made: Build, target: Target, data: bytes, folder: Path, *, kind: s
     file.write_bytes(data)
     command = command_of(made, target, folder, file)
     settings = {STACK_AFTER: str(INPUT_TIMEOUT_S - 2)}
-    with (folder / "log").open("wb") as log:
+    with log_at(folder / "log") as log:
         ended = Fuzzer(command, cwd=folder, log=log, seconds=INPUT_TIMEOUT_S, environment=settings).run()
     if ended.code == 0:
         return None
@@ -194,6 +194,6 @@ def replay_all(made: Build, target: Target, known: Sequence[tuple[str, bytes]], 
 
 def _run_all(made: Build, target: Target, files: Sequence[Path], folder: Path, recorded: Path) -> tuple[Fuzzer, Ended]:
     command = command_of(made, target, folder, *files, timeout_s=REPLAY_TIMEOUT_S)
-    with (folder / "log").open("wb") as log:
+    with log_at(folder / "log") as log:
         fuzzer = Fuzzer(command, cwd=folder, log=log, seconds=REPLAY_S, environment={FINDS: str(recorded)})
         return fuzzer, fuzzer.run()

@@ -7,7 +7,6 @@ numpy nor pyarrow.
 
 from __future__ import annotations
 
-import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from kfuzz.control import ControlRecordType
 from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.logs.stored import BASE_OFFSET, FOLDER, RECOVERY_POINT, REPLICATION, names_in, partition_offsets, read_stored
 from kfuzz.records.read.reader import BatchHeader
+from kfuzz.text import shell_word
 from kfuzz.wire.io.layout import CONTROL
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class LostOffsets:
         to = "--to-latest" if self.next is None else f"--to-offset {self.next}"
         return (
             "kafka-consumer-groups.sh --bootstrap-server HOST:PORT --group GROUP "
-            f"--topic {shlex.quote(self.partition)} --reset-offsets {to} --execute"
+            f"--topic {shell_word(self.partition)} --reset-offsets {to} --execute"
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -50,8 +50,9 @@ class Catalogue:
     beside: str = ""
 
     @cached_property
-    def _by_case(self) -> dict[str, Definition]:
-        return {name.lower(): definition for name, definition in self.messages.items()}
+    def _by_case(self) -> dict[str, str]:
+        # Names only: a definition is read on first use.
+        return {name.lower(): name for name in self.messages}
 
     def find(self, name: str) -> Definition:
         """The definition called ``name``. Case does not matter, and the ending ``Request`` may be left out.
@@ -70,7 +71,8 @@ class Catalogue:
         if name in self.messages:
             return self.messages[name]
         wanted = name.lower()
-        return self._by_case.get(wanted) or self._by_case.get(f"{wanted}request")
+        known = self._by_case.get(wanted) or self._by_case.get(f"{wanted}request")
+        return None if known is None else self.messages[known]
 
     def _hint(self, wanted: str) -> str:
         known = [*self.messages, *(catalogue(self.beside).messages if self.beside else ())]

@@ -433,6 +433,17 @@ def test_a_fuzzer_that_does_not_end_in_time_costs_no_result(monkeypatch: pytest.
     assert said == [f"canary: the fuzzer did not end when its time was over; see {tmp_path}/out/canary/log.txt"]
 
 
+def test_a_log_keeps_its_first_and_its_last_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(running, "LOG_BYTES_MAX", 1000)
+    stub(tmp_path, monkeypatch, "seq 100000 105000; echo the last; exit 3")
+    with pytest.raises(UsageError, match="the last; its output is in"):
+        campaign.run(["canary"], 1, out=tmp_path / "out")
+    first, second = (tmp_path / "out/canary/log.txt").read_text().split("\n[kfuzz left out 33,022 bytes here]\n")
+    assert first.splitlines() == [str(number) for number in range(100_000, 100_142)]
+    assert second.splitlines()[-2:] == ["105000", "the last"]
+    assert len(second) == 1000
+
+
 def test_a_fuzzer_that_is_killed_costs_no_find(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = WRITES_A_CRASH + (
         'case "$*" in *alone-*) echo "x: runtime error: bad"; exit 77;; esac\n'

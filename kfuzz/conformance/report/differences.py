@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.report.document import cause_json
 from kfuzz.files import write_whole
-from kfuzz.text import printable
+from kfuzz.text import printable, shell_word
 from kfuzz.units import counted
 
 HEX_SHOWN_CHARACTERS = 400
@@ -115,7 +114,7 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
         reason = printable(item.reason)
         lines.append(f"  {item.input} of seed {seed}{made}: {reason}{shown_bytes} ({file})")
         if item.kills:
-            lines.append(f"  the field that kills: {item.kills[0]}; `kfuzz show {shlex.quote(str(file))}` marks it")
+            lines.append(f"  the field that kills: {item.kills[0]}; `kfuzz show {shell_word(file)}` marks it")
     if len(causes) > shown:
         lines.append(f"… and {counted(len(causes) - shown, 'cause')} more; the inputs are in {files[0].parent}")
     # Print every rule, also one that excused nothing, so that a reader sees how much the agreement depends on rules.
