@@ -118,6 +118,7 @@ def command_of(
     *more: str | Path,
     seed: int = 1,
     length_max: int = 0,
+    timeout_s: int | None = None,
 ) -> list[str]:
     """The command that runs libFuzzer on a target, with the flags of all runs, and ``more``.
 
@@ -127,7 +128,7 @@ def command_of(
         str(made.executable(target)),
         f"-seed={seed}",
         f"-max_len={length_max}",
-        f"-timeout={INPUT_TIMEOUT_S}",
+        f"-timeout={INPUT_TIMEOUT_S if timeout_s is None else timeout_s}",
         f"-rss_limit_mb={_rss_limit_mib(made.sanitizer)}",
         f"-artifact_prefix={artifacts}/",
         "-print_final_stats=1",
