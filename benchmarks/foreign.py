@@ -160,9 +160,9 @@ class KafkaProtocol(Decoder):
     found = r"Test unit written to \S*-([0-9a-f]{40})$"
 
     @property
-    def program(self) -> Path:
-        """The fuzzer, below a folder that is named after the platform."""
-        return next(self.folder.glob("target/*/release/fuzz-kafka-protocol"))
+    def program(self) -> list[str]:
+        """The command of the fuzzer, without libFuzzer's options. A folder is named after the platform."""
+        return [str(next(self.folder.glob("target/*/release/fuzz-kafka-protocol")))]
 
     def mutator(self, place: Path) -> dict[str, str]:
         return {"LD_PRELOAD": str(place / "kit" / LIBRARY)}
@@ -172,14 +172,31 @@ class KafkaProtocol(Decoder):
         (place / "corpus").mkdir(exist_ok=True)
         (place / "found").mkdir(exist_ok=True)
         options = [f"-seed={seed}", "-rss_limit_mb=4096", "-timeout=10", f"-artifact_prefix={place / 'found'}/"]
-        return [str(self.program), *options, *words, str(place / "corpus"), str(place / "kit" / "seeds")]
+        return [*self.program, *options, *words, str(place / "corpus"), str(place / "kit" / "seeds")]
 
     def coverage(self, place: Path, start: str) -> int:
-        command = [str(self.program), "-runs=0", "-rss_limit_mb=4096", str(place / "corpus"), str(place / "kit/seeds")]
+        command = [*self.program, "-runs=0", "-rss_limit_mb=4096", str(place / "corpus"), str(place / "kit/seeds")]
         done = _call(command, place, self.environment)
         if reached := re.search(r"INITED cov: (\d+)", done.stderr):
             return int(reached[1])
         raise _failed(f"the corpus of {self.name} cannot be replayed", done)
+
+
+class KafkaClients(KafkaProtocol):
+    """Apache Kafka's own reader under Jazzer, which has libFuzzer inside."""
+
+    name = "kafka-clients"
+    fuzzer = "Jazzer"
+    tools = ("java", "mvn")
+    build = (("mvn", "-q", "-B", "prepare-package"),)
+
+    @property
+    def program(self) -> list[str]:
+        target = self.folder / "target"
+        return [
+            *("java", "-Xmx512m", "-cp", f"{target / 'classes'}:{target / 'lib'}/*"),
+            *("com.code_intelligence.jazzer.Jazzer", "--target_class=FuzzMemoryRecords", "--keep_going=1000"),
+        ]
 
 
 class FranzGo(Decoder):
@@ -271,7 +288,7 @@ class Librdkafka(Decoder):
         return len(edges)
 
 
-DECODERS: Final[tuple[type[Decoder], ...]] = (KafkaProtocol, FranzGo, Librdkafka)
+DECODERS: Final[tuple[type[Decoder], ...]] = (KafkaProtocol, FranzGo, Librdkafka, KafkaClients)
 
 
 def _call(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -377,7 +394,7 @@ def measure(
 def main(names: tuple[str, ...], seeds: int, cpu_seconds: int, folder: Path, as_json: bool) -> None:
     """Print the coverage that other fuzzers reach with and without what kfuzz exports.
 
-    The decoders are kafka-protocol, franz-go and librdkafka; all of them if none is given.
+    The decoders are kafka-protocol, franz-go, librdkafka and kafka-clients; all of them if none is given.
 
     \b
     Example:

@@ -29,6 +29,23 @@ static rd_kafka_t *make_consumer(void)
     return rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof(error));
 }
 
+/* A bug to find, so that a test sees whether the fuzzer gets that far: a header and a negative timestamp. */
+static void fail_if_planted(const rd_kafka_q_t *records)
+{
+    const char *is_planted = getenv("KFUZZ_PLANTED");
+    if (is_planted == NULL || strcmp(is_planted, "1") != 0)
+        return;
+    rd_kafka_op_t *op;
+    TAILQ_FOREACH(op, &records->rkq_q, rko_link) {
+        if (op->rko_type != RD_KAFKA_OP_FETCH || op->rko_err)
+            continue;
+        rd_kafka_headers_t *headers;
+        rd_kafka_message_t *record = rd_kafka_message_get(op);
+        if (rd_kafka_message_timestamp(record, NULL) < 0 && !rd_kafka_message_headers(record, &headers))
+            abort();
+    }
+}
+
 static void read_records(const void *data, size_t size, rd_kafka_broker_t *broker, rd_kafka_toppar_t *partition)
 {
     struct rd_kafka_toppar_ver version = {.rktp = partition};
@@ -39,6 +56,7 @@ static void read_records(const void *data, size_t size, rd_kafka_broker_t *broke
     partition->rktp_offsets.fetch_pos.offset = 0;
     partition->rktp_fetch_msg_max_bytes = 1 << 20;
     rd_kafka_msgset_parse(response, NULL, partition, NULL, &version);
+    fail_if_planted(partition->rktp_fetchq);
     rd_kafka_q_purge(partition->rktp_fetchq);
     rd_kafka_buf_destroy(response);
 }

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -526,10 +526,9 @@ class _Campaign:
             chosen.append(f"-runs={runs}")
         if words := dictionary(self.target):
             chosen.append(f"-dict={words}")
-        return self._libfuzzer(seed, *chosen, self._corpus)
+        return self._libfuzzer(self._folder_for("artifacts"), seed, *chosen, self._corpus)
 
-    def _libfuzzer(self, seed: int, *more: str | Path) -> list[str]:
-        artifacts = self._folder_for("artifacts")
+    def _libfuzzer(self, artifacts: Path, seed: int, *more: str | Path) -> list[str]:
         return command_of(self._build, self.target, artifacts, *more, seed=seed, length_max=self.target.length_max)
 
     def _count(self, totals: Totals, cpu_s: float) -> None:
@@ -552,8 +551,6 @@ class _Campaign:
         """Record what one process found. Returns whether an input ended it, so that another one must continue."""
         self._take(self._work / f"finds-{name}")
         if ended.data is not None:
-            with self._mutex:
-                self.result.restarts += 1
             self._take_end(ended)
             return not self._stop_at_first
         if self._stopping or self._is_enough:
@@ -584,8 +581,11 @@ class _Campaign:
             for find, named in taken(folder, lambda: self._known):
                 self._causes.add(find, named, is_again=is_again)
 
-    def _take_end(self, ended: Ended) -> None:
-        """Add an input that ended its process, if it also ends a fresh one. It must not stay in the corpus."""
+    def _take_end(self, ended: Ended) -> bool:
+        """Add an input that ended its process, if it also ends a fresh one. It must not stay in the corpus.
+
+        Returns whether it does.
+        """
         assert ended.data is not None
         if self._stopping or self._stop_at_first:
             find: Find | None = of_end(ended.kind, ended.lines, ended.code, ended.data, self.target.package)
@@ -593,12 +593,14 @@ class _Campaign:
             find = run_alone(self._build, self.target, ended.data, self._folder_for("alone"), kind=ended.kind)
         digest = hashlib.sha1(ended.data).hexdigest()
         with self._mutex:
+            self.result.restarts += 1
             if find is None:
                 self.result.unconfirmed += 1
                 self._say(f"{self.target.name}: {ended.kind} that does not come again, for input {digest}")
-                return
+                return False
             self._causes.add(find, [self._known[digest]] if digest in self._known else [])
             self._set_aside([digest])
+        return True
 
     def _found_so_far(self) -> list[Cause]:
         with self._mutex:
@@ -671,18 +673,24 @@ class _Campaign:
         if self.result.corpus_after == self.result.corpus_before:
             return
         self._state = "merging"
-        smaller, failed = self._folder_for("smaller"), self._work / "finds-merge"
+        smaller, ends, failed = self._folder_for("smaller"), self._folder_for("artifacts"), self._work / "finds-merge"
         control = f"-merge_control_file={self._work / 'merge'}"
-        command = self._libfuzzer(self.result.seed, control, "-merge=1", smaller, self._corpus)
+        command = self._libfuzzer(ends, self.result.seed, control, "-merge=1", smaller, self._corpus)
         with log_at(self._folder / "merge.txt") as log:
             began = time.monotonic()
             limit_s = max(MERGE_S, began - self._began_at)
-            _, ended = self._follow(-1, command, log, limit_s, {FINDS: str(failed)})
+            totals, ended = self._follow(-1, command, log, limit_s, {FINDS: str(failed)})
         self.result.merge_cpu_seconds = ended.cpu_seconds + cpu_seconds(failed)
         if self._stopping:
             return
-        # Some inputs meet the full oracle only here.
+        # Some inputs meet the full oracle only here. Those that end its process are not in libFuzzer's new corpus.
         self._take(failed, is_again=True)
+        kinds = {digest: kind for kind, _, digest in (file.name.partition("-") for file in ends.iterdir())}
+        for file in (self._corpus / name for name in totals.dropped):
+            if file.is_file():
+                end = replace(ended, kind=kinds.get(file.name, "crash"), data=file.read_bytes())
+                if not self._take_end(end):
+                    shutil.copy(file, smaller)
         if ended.code:
             why = ended.lines[-1] if ended.lines else ""
             if time.monotonic() - began > limit_s:

@@ -143,22 +143,22 @@ def _project(
     if has_mutator and not sources:
         raise UsageError("the mutator's sources are not in an installed kfuzz; run this from a checkout")
     for name, text in tomllib.loads(PROJECT.read_text()).items():
-        if not (directory / name).exists():
+        if not (directory / name).is_file():
             write_whole(directory / name, text, mode=0o777 if name.endswith(".sh") else 0o666)
     archive, mutator = directory / f"{PROGRAM}_seed_corpus.zip", directory / "mutator"
-    write_whole(archive, _zipped(found))
+    own_words, schemas_file = directory / f"{PROGRAM}.dict", mutator / SCHEMAS
+    made: dict[Path, bytes | str] = {archive: _zipped(found)}
     if words is not None:
-        write_whole(directory / f"{PROGRAM}.dict", words.read_bytes())
-    for source in sources:
-        write_whole(mutator / source.name, source.read_bytes())
+        made[own_words] = words.read_bytes()
+    made |= {mutator / source.name: source.read_bytes() for source in sources}
     if schemas is not None:
-        write_whole(mutator / SCHEMAS, schemas)
-    else:
-        # Of an earlier export of messages.
-        (mutator / SCHEMAS).unlink(missing_ok=True)
-    return Exported(
-        len(found), archive, directory / f"{PROGRAM}.dict" if words else None, mutator if has_mutator else None
-    )
+        made[schemas_file] = schemas
+    for path, data in made.items():
+        write_whole(path, data)
+    # An earlier export may have been of another target, and build.sh takes what is there.
+    for path in {schemas_file, mutator / "library.c"} - made.keys():
+        path.unlink(missing_ok=True)
+    return Exported(len(found), archive, own_words if words else None, mutator if has_mutator else None)
 
 
 def _zipped(found: Sequence[bytes]) -> bytes:
@@ -172,13 +172,13 @@ def _zipped(found: Sequence[bytes]) -> bytes:
 def _inputs(folder: Path, say: Callable[[str], None]) -> list[bytes]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name one with an input in each file")
-    found = [read_bytes(file) for file in sorted(folder.iterdir()) if file.is_file()]
-    if not found:
+    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    if not files:
         raise UsageError(f"{folder} holds no files; name a folder with an input in each file")
-    fitting = [data for data in found if 0 < len(data) <= SEED_BYTES_MAX]
-    if left_out := len(found) - len(fitting):
+    fitting = [file for file in files if 0 < file.stat().st_size <= SEED_BYTES_MAX]
+    if left_out := len(files) - len(fitting):
         say(f"{folder}: {counted(left_out, 'file')} left out, empty or longer than {SEED_BYTES_MAX >> 20} MiB")
-    return fitting
+    return [read_bytes(file) for file in fitting]
 
 
 def _compiled(library: Path, schemas: str | None) -> Path:

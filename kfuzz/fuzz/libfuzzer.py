@@ -40,6 +40,7 @@ EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
 TIERS = re.compile(r"^tiers: (\d+) inputs, (\d+) in both")
 MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed")
 STARTED = re.compile(r"^Running: ")
+DROPPED = re.compile(r"^MERGE-INNER: '.*?([^/]+)' caused a failure at the previous merge step$")
 EXECUTED_ONE = re.compile(r"^Executed .+ in \d+ ms$")
 ARTIFACT = re.compile(r"Test unit written to (.+)$")
 
@@ -49,8 +50,9 @@ class Totals:
     """The output of libFuzzer so far.
 
     ``seeds`` counts the inputs of the corpus that were run at the start, which took ``start_cpu_seconds``. ``started``
-    counts inputs that were given by name, as in a replay. ``new_at`` is when something new was last found, by
-    ``time.monotonic``. Numbers of the hook and of the tiers are None until the process ends by itself.
+    counts inputs that were given by name, as in a replay. ``dropped`` has the names of files that ended a process of a
+    merge. ``new_at`` is when something new was last found, by ``time.monotonic``. Numbers of the hook and of the tiers
+    are None until the process ends by itself.
     """
 
     modules: int = 0
@@ -62,6 +64,7 @@ class Totals:
     seeds: int = 0
     start_cpu_seconds: float = 0.0
     started: int = 0
+    dropped: list[str] = field(default_factory=list)
     mutator_calls: int | None = None
     structured: int | None = None
     crossed: int | None = None
@@ -86,6 +89,8 @@ class Totals:
             return True
         elif EXECUTED_ONE.match(line):
             return True
+        elif match := DROPPED.match(line):
+            self.dropped.append(match[1])
         elif match := EXECUTED.match(line):
             self.executions = int(match[1])
         elif match := MUTATOR.match(line):
@@ -116,7 +121,7 @@ def command_of(
     *more: str | Path,
     seed: int = 1,
     length_max: int = 0,
-    timeout_s: int = INPUT_TIMEOUT_S,
+    timeout_s: int | None = None,
 ) -> list[str]:
     """The command that runs libFuzzer on a target, with the flags of all runs, and ``more``.
 
@@ -126,7 +131,7 @@ def command_of(
         str(made.executable(target)),
         f"-seed={seed}",
         f"-max_len={length_max}",
-        f"-timeout={timeout_s}",
+        f"-timeout={INPUT_TIMEOUT_S if timeout_s is None else timeout_s}",
         f"-rss_limit_mb={_rss_limit_mib(made.sanitizer)}",
         f"-artifact_prefix={artifacts}/",
         "-print_final_stats=1",

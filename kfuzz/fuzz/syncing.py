@@ -28,6 +28,8 @@ from kfuzz.storage import Target as Place
 TURN_S: Final = 5.0
 INPUTS_MAX: Final = 200_000
 CAMPAIGNS_MAX: Final = 10_000
+# Some are read at a time. A thousand causes take less.
+CAMPAIGN_BYTES_MAX: Final = 32 << 20
 CORPUS: Final = "corpus"
 CAMPAIGNS: Final = "campaigns"
 INPUT: Final = re.compile(r"[0-9a-f]{40}")
@@ -149,9 +151,10 @@ def read_inputs(place: Place, names: Iterable[str]) -> Iterable[tuple[str, bytes
 def write_causes(place: Place) -> list[Cause]:
     """Write the causes of all campaigns at a target's place, and return them, the worst first."""
     found: list[Cause] = []
-    names = sorted(f"{CAMPAIGNS}/{name}" for name in _few(place, CAMPAIGNS, CAMPAIGNS_MAX).files)
-    for name, data in in_parallel(place.read, [name for name in names if name.endswith(".json")]):
-        # It comes from others.
+    # They come from others.
+    listed = _few(place, CAMPAIGNS, CAMPAIGNS_MAX).files.items()
+    fits = [f"{CAMPAIGNS}/{name}" for name, size in listed if name.endswith(".json") and size <= CAMPAIGN_BYTES_MAX]
+    for name, data in in_parallel(place.read, sorted(fits)):
         with contextlib.suppress(*ERRORS, UsageError):
             found += [loaded(entry) for entry in load_json(data or b"[]", f"{place}/{name}")]
     causes = merged_causes(found)

@@ -231,9 +231,12 @@ def test_inputs_of_a_campaign_are_seeds_too_and_the_same_ones_are_written_once(t
     (corpus / "new").write_bytes(b"an input that is no seed")
     (corpus / "old").write_bytes(seeds(TARGETS["compression"])[0])
     (corpus / "empty").write_bytes(b"")
+    (corpus / "huge").touch()
+    # It cannot be read into memory.
+    os.truncate(corpus / "huge", 1 << 43)
     said: list[str] = []
     made = export("afl", tmp_path / "kit", target="compression", corpora=[corpus], say=said.append)
-    assert said == [f"{corpus}: 1 file left out, empty or longer than 1 MiB"]
+    assert said == [f"{corpus}: 2 files left out, empty or longer than 1 MiB"]
     assert made.seeds == len(seeds(TARGETS["compression"])) + 1
     # The mutator changes record batches, and this target reads compressed streams.
     assert made.mutator is None
@@ -279,6 +282,17 @@ def test_a_project_of_an_installed_kfuzz_is_refused(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UsageError, match="the mutator's sources are not in an installed kfuzz"):
         export("oss-fuzz", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_project_has_nothing_of_the_target_that_was_exported_before(tmp_path: Path) -> None:
+    export("oss-fuzz", tmp_path, target="messages", messages=["Heartbeat*"])
+    (tmp_path / "mutator/mine.c").write_text("")
+    export("oss-fuzz", tmp_path, target="canary")
+    assert not (tmp_path / "mutator/schemas.c").exists()
+    assert export("oss-fuzz", tmp_path, target="compression").mutator is None
+    # build.sh takes the mutator if this file is there.
+    assert not (tmp_path / "mutator/library.c").exists()
+    assert (tmp_path / "mutator/mine.c").exists()
 
 
 @pytest.mark.full

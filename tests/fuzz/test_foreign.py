@@ -17,7 +17,18 @@ from conftest import require_tool
 from programs import run_program
 
 from benchmarks import foreign
-from benchmarks.foreign import DECODERS, KIT, ONE_BATCH, Cell, Decoder, FranzGo, KafkaProtocol, Librdkafka, measure
+from benchmarks.foreign import (
+    DECODERS,
+    KIT,
+    ONE_BATCH,
+    Cell,
+    Decoder,
+    FranzGo,
+    KafkaClients,
+    KafkaProtocol,
+    Librdkafka,
+    measure,
+)
 from kfuzz.fuzz.exporting import DICTIONARY
 
 REMEDIES = {
@@ -62,24 +73,6 @@ def statistics_of(decoder: Decoder, place: Path, options: Sequence[str]) -> tupl
     return int(found[1]), int(found[2]), int(found[3])
 
 
-class KafkaClients(KafkaProtocol):
-    """Apache Kafka's own reader under Jazzer, which has libFuzzer inside."""
-
-    name = "kafka-clients"
-    tools = ("java", "mvn")
-    build = (("mvn", "-q", "-B", "prepare-package"),)
-
-    def command(self, place: Path, start: str, seed: int) -> list[str]:
-        target = self.folder / "target"
-        (place / "corpus").mkdir()
-        return [
-            *("java", "-Xmx512m", "-cp", f"{target / 'classes'}:{target / 'lib'}/*"),
-            *("com.code_intelligence.jazzer.Jazzer", "--target_class=FuzzMemoryRecords", "--keep_going=1000"),
-            *(f"-seed={seed}", "-rss_limit_mb=0", f"-dict={place / 'kit' / DICTIONARY}"),
-            *(str(place / "corpus"), str(place / "kit" / "seeds")),
-        ]
-
-
 class Honggfuzz(KafkaProtocol):
     """The crate of Rust again, under honggfuzz. The harness calls the mutator."""
 
@@ -112,6 +105,18 @@ def test_a_fuzzer_finds_a_planted_bug_behind_the_crc(kind: type[Decoder], built:
         is_found = any("planted" in line for line in fuzzing.stdout)
         fuzzing.terminate()
     assert is_found
+
+
+@pytest.mark.nightly
+def test_afl_finds_a_planted_bug_behind_the_crc(built: Path, tmp_path: Path) -> None:
+    decoder = prepared(Librdkafka, built)
+    decoder.export(tmp_path, ONE_BATCH)
+    # AFL++ keeps an input that crashes, and shows nothing of its program's output.
+    command = [*("timeout", "--kill-after=5", "120"), *decoder.command(tmp_path, ONE_BATCH, seed=1)]
+    variables = {**decoder.environment, **decoder.mutator(tmp_path)}
+    variables |= {"KFUZZ_PLANTED": "1", "AFL_BENCH_UNTIL_CRASH": "1"}
+    run_program(*command, code=None, cwd=tmp_path, variables=variables, errors="replace", timeout=None)
+    assert list((tmp_path / "out/default/crashes").glob("id:*"))
 
 
 @pytest.mark.nightly
@@ -237,4 +242,4 @@ def test_a_missing_tool_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
 def test_an_unknown_decoder_is_wrong_use(tmp_path: Path) -> None:
     said = CliRunner().invoke(foreign.main, ["franz", "--folder", str(tmp_path)])
     assert said.exit_code == 2
-    assert "there is no decoder franz; take kafka-protocol, franz-go, librdkafka" in said.output
+    assert "there is no decoder franz; take kafka-protocol, franz-go, librdkafka, kafka-clients" in said.output

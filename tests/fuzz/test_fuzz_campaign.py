@@ -822,6 +822,56 @@ def test_a_merge_that_takes_too_long_is_ended_and_said(monkeypatch: pytest.Monke
     assert [(cause.smallest.error, cause.count) for cause in result.causes.values()] == [("E", 1)]
 
 
+# Two inputs end a process of a merge. One of them also ends any other process.
+ENDS_A_MERGE = """
+#include <stdlib.h>
+#include <string.h>
+static int merges, fuzzes;
+static volatile unsigned turns;
+int LLVMFuzzerInitialize(int *count, char ***words)
+{
+    for (int i = 0; i < *count; i++) {
+        merges |= !strncmp((*words)[i], "-merge", 6);
+        fuzzes |= !strncmp((*words)[i], "-max_total_time", 15);
+    }
+    return 0;
+}
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    while (size == 5 && !memcmp(data, "hangs", 5) && !fuzzes)
+        turns++;
+    if (size == 4 && !memcmp(data, "dies", 4) && merges)
+        _Exit(1);
+    return 0;
+}
+"""
+
+
+@pytest.mark.full
+@pytest.mark.clang
+def test_an_input_that_ends_only_a_merge_is_a_cause_or_stays_in_the_corpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clang_here: None
+) -> None:
+    stub(tmp_path, monkeypatch, "")
+    (tmp_path / "fuzzer.c").write_text(ENDS_A_MERGE)
+    program = tmp_path / "bin" / "canary"
+    subprocess.run([require_clang(), "-fsanitize=fuzzer", "-o", program, tmp_path / "fuzzer.c"], check=True)
+    for module in (running, once):
+        monkeypatch.setattr(module, "INPUT_TIMEOUT_S", 1)
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [b"hangs", b"dies", b"other"])
+    # It would ask again and again whether a smaller input hangs.
+    monkeypatch.setattr(campaign, "shrink_causes", lambda *arguments: None)
+    said: list[str] = []
+    [result] = campaign.run(["canary"], 60, runs=10, out=tmp_path / "out", say=said.append)
+    [cause] = result.causes.values()
+    assert (cause.harm, cause.smallest.data) == ("hangs", b"hangs")
+    assert [path.read_bytes() for path in (tmp_path / "out/canary/aside").iterdir()] == [b"hangs"]
+    assert b"dies" in {path.read_bytes() for path in (tmp_path / "out/canary/corpus").iterdir()}
+    assert said == [f"canary: crash that does not come again, for input {hashlib.sha1(b'dies').hexdigest()}"]
+    assert (result.restarts, result.unconfirmed, result.set_aside) == (2, 1, 1)
+    assert "the timeout value is 1 " in (tmp_path / "out/canary/merge.txt").read_text()
+
+
 def test_a_corpus_of_another_campaign_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stub(tmp_path, monkeypatch, "exit 0")
     with (

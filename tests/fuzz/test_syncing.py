@@ -14,7 +14,7 @@ from fuzzer_stub import CANARY_INPUT
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import campaign, syncing
-from kfuzz.fuzz.causes import cause_of, load, loaded
+from kfuzz.fuzz.causes import cause_of, document_text, load, loaded
 from kfuzz.fuzz.kept import kept_at
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.syncing import Shared, write_causes
@@ -114,6 +114,8 @@ def test_causes_of_all_campaigns_become_one_folder_with_the_smallest_input(place
     # Other people's files are checked.
     there.write("campaigns/other.json", b'[{"id": 7}]')
     there.write("campaigns/broken.json", b"{")
+    huge = " " * syncing.CAMPAIGN_BYTES_MAX + document_text([small])
+    there.write("campaigns/huge.json", huge)
     # Giving again counts nothing twice.
     one.shared.finish()
     [whole] = write_causes(there)
