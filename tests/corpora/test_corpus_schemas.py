@@ -27,6 +27,7 @@ from kfuzz.corpora import programs, schemed, shaping
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.json_schema_program import Compiler
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.quantities import Range
 from kfuzz.corpora.shaping import FRAMINGS, Schemed
 from kfuzz.corpora.statistics import check_statistics
 from kfuzz.corpora.value_writer import ValueWriter
@@ -202,6 +203,26 @@ def test_protobuf_reads_every_record_of_a_hard_schema(count: int) -> None:
     # Bytes that protobuf cannot read are no message.
     with pytest.raises(DecodeError):
         kind.FromString(data[:-1] + b"\xff")
+
+
+def test_files_that_confluents_registry_knows_itself_are_imported(tmp_path: Path) -> None:
+    (tmp_path / "x.proto").write_text(
+        """
+        syntax = "proto3";
+        import "confluent/meta.proto";
+        import "confluent/type/decimal.proto";
+        message Order {
+          option (confluent.message_meta) = { doc: "an order", params: [{ key: "a", value: "b" }] };
+          confluent.type.Decimal total = 1 [(confluent.field_meta).tags = "PII"];
+          map<string, int32> counts = 2;
+        }
+        """
+    )
+    text = '[[topics]]\nname = "t"\n[topics.values]\nschema = "x.proto"\nfields."total.scale" = { min = 2, max = 2 }'
+    values = parse(text, "w.toml", tmp_path).topics[0].values
+    made = schemed.program(values, Range(-1, -1))
+    rows = [json.loads(schemed.decoder_of(values)(one, 0, b"\0")) for one in ValueWriter(made).sample(100, NOW_MS)]
+    assert {row["total"]["scale"] for row in rows if "total" in row} == {2}
 
 
 @pytest.mark.parametrize("count", COUNTS)
