@@ -167,6 +167,43 @@ def test_cat_decodes_the_topics_of_a_corpus_as_its_workload_says(tmp_path: Path)
         assert objects == decoded
 
 
+PART = {
+    "avsc": ('{"type":"record","name":"R","fields":[{"name":"part","type":"P"}]}', '{"type":"fixed","name":"P","size":2}'),
+    "proto": ('import "in/part.proto"; message N {} message R { P part = 1; }', "message P { int32 n = 1; }"),
+    "schema.json": ('{"required": ["part"], "properties": {"part": {"$ref": "in/part.schema.json"}}}', '{"enum": [7]}'),
+}
+
+
+@pytest.mark.parametrize("suffix", PART)
+def test_cat_reads_schemas_that_need_others(suffix: str, tmp_path: Path) -> None:
+    """From the workload beside the data, whose topics may have other files of the same names, and from files."""
+    main, part = PART[suffix]
+    (tmp_path / "in").mkdir()
+    names = [f"main.{suffix}", f"in/part.{suffix}"]
+    message = ', message = "R"' * (suffix == "proto")
+    for name, text in zip(names, (main, part), strict=True):
+        (tmp_path / name).write_text('syntax = "proto3"; ' * bool(message) + text)
+    values = f'values = {{ schema = "{names[0]}", references = ["{names[1]}"]{message} }}'
+    generate(parse(f'size = "64KiB"\n[[topics]]\nname = "t"\n{values}', "w.toml", tmp_path), tmp_path / "out")
+    given = ("--schema", tmp_path / names[0], "--schema", tmp_path / names[1], "--validate")
+    # A file does not say which message of it the values are; it is the first one, which has no fields.
+    for more, wanted in (((), {"part"}), (given, set() if message else {"part"})):
+        for line in kfuzz("cat", tmp_path / "out", "-n", "9", "--columns", "value", *more, code=0).stdout.splitlines():
+            assert set(json.loads(line)["value"]) == wanted, line
+
+
+def test_a_file_after_the_schema_that_it_cannot_need_is_refused(tmp_path: Path) -> None:
+    for name, text in (("x.avsc", '"long"'), ("y.proto", ""), ("z.proto", 'import "y.proto"; message A {}')):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "t-0").mkdir()
+    for names, sentence in (
+        (("x.avsc", "y.proto"), "x.avsc cannot refer to {}/y.proto, which is of another kind; name one of them"),
+        (("z.proto",), "imports y.proto, which is not among the schemas that it refers to; correct it, or name another"),
+    ):
+        given = [word for name in names for word in ("--schema", tmp_path / name)]
+        assert sentence.format(tmp_path) in kfuzz("cat", tmp_path, *given, code=2).stderr
+
+
 def test_the_schema_is_part_of_the_workload_and_travels_with_it() -> None:
     made = workload(AVRO)
     # Without a folder, nothing can be read.
