@@ -325,7 +325,8 @@ def live(command: Callable[..., Any]) -> Callable[..., Any]:
         from kfuzz.client.address import Access
         from kfuzz.client.copying import Live
 
-        return command(live=Live(Access(bootstrap, security, timeout_ms=timeout_ms), live_bytes), **others)
+        access = Access(bootstrap, security, timeout_ms=timeout_ms, again_ms=2 * timeout_ms, on_wait=complain)
+        return command(live=Live(access, live_bytes), **others)
 
     return together(
         bootstrap("; its topics are read instead of files, up to the high watermark"),

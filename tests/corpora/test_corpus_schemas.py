@@ -168,7 +168,10 @@ def test_cat_decodes_the_topics_of_a_corpus_as_its_workload_says(tmp_path: Path)
 
 
 PART = {
-    "avsc": ('{"type":"record","name":"R","fields":[{"name":"part","type":"P"}]}', '{"type":"fixed","name":"P","size":2}'),
+    "avsc": (
+        '{"type":"record","name":"R","fields":[{"name":"part","type":"P"}]}',
+        '{"type":"fixed","name":"P","size":2}',
+    ),
     "proto": ('import "in/part.proto"; message N {} message R { P part = 1; }', "message P { int32 n = 1; }"),
     "schema.json": ('{"required": ["part"], "properties": {"part": {"$ref": "in/part.schema.json"}}}', '{"enum": [7]}'),
 }
@@ -198,7 +201,10 @@ def test_a_file_after_the_schema_that_it_cannot_need_is_refused(tmp_path: Path) 
     (tmp_path / "t-0").mkdir()
     for names, sentence in (
         (("x.avsc", "y.proto"), "x.avsc cannot refer to {}/y.proto, which is of another kind; name one of them"),
-        (("z.proto",), "imports y.proto, which is not among the schemas that it refers to; correct it, or name another"),
+        (
+            ("z.proto",),
+            "imports y.proto, which is not among the schemas that it refers to; correct it, or name another",
+        ),
     ):
         given = [word for name in names for word in ("--schema", tmp_path / name)]
         assert sentence.format(tmp_path) in kfuzz("cat", tmp_path, *given, code=2).stderr
