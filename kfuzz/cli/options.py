@@ -140,8 +140,9 @@ schemas = together(
         "places",
         multiple=True,
         metavar="FILE|DIR",
-        help="Where schemas are: a file (.avsc, .proto, .schema.json) for all values, a folder of schemas named by "
-        "their ids, a log directory with _schemas-0, or none.  [default: _schemas-0 beside the data]",
+        help="Where schemas are: a file (.avsc, .proto, .schema.json) for all values, then the files that it needs; a "
+        "folder of schemas named by their ids; a log directory with _schemas-0; or none.  [default: _schemas-0 beside "
+        "the data]",
     ),
     click.option("--registry", metavar="URL", help="Ask this schema registry; a login may be in the URL."),
 )

@@ -95,11 +95,12 @@ def held_schemas(path: str, topics: str = "*") -> list[Store | Schema]:
             schema = None
             if side.schema is not None:
                 *references, (_, text) = side.texts
-                store.versions.update({(name, 1): Schema(side.schema_kind, one) for name, one in references})
-                schema = Schema(side.schema_kind, text, tuple((name, name, 1) for name, _ in references), side.schema)
+                schema = Schema(side.schema_kind, text, name=side.schema, needed=tuple(references))
                 if side.schema_id is not None:
                     store.ids[side.schema_id], schema = schema, None
-        alone.append(schema if schema and not schema.references else None)
+                elif side.message is not None:
+                    schema = replace(schema, indexes=side.indexes)
+        alone.append(schema)
     only = [one for one in alone[:1] if one and alone.count(one) == len(alone)]
     return [*([store] if store.ids else []), *only]
 
