@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from kfuzz.client.tls import set_once
@@ -35,30 +35,25 @@ class Bounds:
         self.over = 0
         # When :meth:`stop` was called.
         self.stopped: float | None = None
-        self._sleeping: dict[Pace, asyncio.Future[None]] = {}
+        self._sleeping: set[asyncio.Future[None]] = set()
 
     def stop(self) -> None:
         """No more batches are sent."""
         self.stopped = self.stopped or time.monotonic()
-        for one in self._sleeping.values():
+        for one in self._sleeping:
             set_once(one, None)
 
-    def wake(self, pace: Pace) -> None:
-        """End the wait of one partition."""
-        if (waiting := self._sleeping.get(pace)) is not None:
-            set_once(waiting, None)
-
-    async def sleep(self, pace: Pace, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:
         """Wait so long, or until the end. This costs a fifth of a wait for the event with a timeout."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, set_once, waiting, None)
-        self._sleeping[pace] = waiting
+        self._sleeping.add(waiting)
         try:
             await waiting
         finally:
             timer.cancel()
-            del self._sleeping[pace]
+            self._sleeping.discard(waiting)
 
 
 class Pace:
@@ -68,9 +63,6 @@ class Pace:
     first batch, so that the partitions do not all send at the same moment. :attr:`due` is when the last batch was due,
     on the clock of ``time.monotonic``; None if nothing says when. :attr:`latest_due` is the latest of these times:
     timestamps may go back, but the order stays.
-
-    A batch that failed must not wait until the next one is due. So ``mend``, which says whether something had failed,
-    sends it again, and :meth:`Bounds.wake` ends the wait for that.
     """
 
     def __init__(self, bounds: Bounds, share: float = 1.0, phase: float = 0.0, gap: Gap | None = None) -> None:
@@ -80,7 +72,6 @@ class Pace:
         self.gap = gap
         self.due: float | None = None
         self.latest_due: float | None = None
-        self.mend: Callable[[], Awaitable[bool]] | None = None
         self._next = bounds.began
 
     async def wait_for(self, batch: Batch) -> bool:
@@ -121,6 +112,6 @@ class Pace:
         return due
 
     async def _until(self, due: float) -> None:
-        while (delay := due - time.monotonic()) > SLACK_S and self.bounds.stopped is None:
-            if self.mend is None or not await self.mend():
-                await self.bounds.sleep(self, delay)
+        delay = due - time.monotonic()
+        if delay > SLACK_S and self.bounds.stopped is None:
+            await self.bounds.sleep(delay)

@@ -126,7 +126,6 @@ class Sender:
 
     def __post_init__(self) -> None:
         self.topic_report = self.report.topic(self.source.topic)
-        self.pace.mend = self._mend_failed
 
     @property
     def place(self) -> tuple[str, int]:
@@ -308,7 +307,6 @@ class Sender:
             self._acknowledged(sent, time.monotonic())
         else:
             self._failed.append(sent)
-            self.pace.bounds.wake(self.pace)
 
     def _acknowledged(self, sent: Sent, now: float | None) -> None:
         topic, batch = self.topic_report, sent.batch
@@ -333,12 +331,6 @@ class Sender:
             await self._change.wait()
 
     # -- answers with errors
-
-    async def _mend_failed(self) -> bool:
-        failed = bool(self._failed)
-        if failed:
-            await self._wait_for_answers()
-        return failed
 
     async def _wait_for_answers(self) -> None:
         """Wait for all answers. Send again, in their order, the batches that failed."""
