@@ -22,6 +22,7 @@ from kfuzz.client.address import PORT_MAX, Address
 from kfuzz.client.sasl import MECHANISMS, OAUTHBEARER
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
+from kfuzz.text import foreign_text
 from kfuzz.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -213,7 +214,13 @@ def schemas_of(
             from kfuzz.corpora.resolution import held_schemas
             from kfuzz.schemas import Schemas
 
-            return Schemas(held, checks=validate) if (held := held_schemas(path, topics)) else None
+            held, left = held_schemas(path, topics)
+            if left:
+                complain(
+                    f"the values of {foreign_text(', '.join(left), bytes_max=300)} have a schema but no id, and stay "
+                    "as they are; choose one topic by --topics"
+                )
+            return Schemas(held, checks=validate) if held else None
         return None
     except UsageError as error:
         # Nobody asked for them.

@@ -24,7 +24,7 @@ ID: Final = re.compile(r"\d{1,18}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class Schema:
     """A schema's text. ``kind`` is AVRO, PROTOBUF or JSON; ``references`` are the names, subjects and versions of the
     schemas that it needs in its store, ``needed`` the names and texts of those that are known without one, in the order
-    of their use. ``indexes`` are Protobuf's message indexes of values that have none. ``name`` is its name in sentences.
+    of their use. ``indexes`` are Protobuf's message indexes of values that have none; ``name`` is for sentences.
     """
 
     kind: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os.path
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,7 +43,8 @@ class Schemas:
     ``places`` are asked in this order. A ``Schema`` among them decodes every value, with or without an id before it;
     more of them are those that it needs, in the order of their use, named as from its folder.
     ``checks`` also compares JSON with its JSON Schema. ``failures`` counts what had a schema's id and was not decoded;
-    ``first_failure`` is the first reason. ``UsageError`` if msgspec is missing, and if that ``Schema`` is wrong.
+    ``first_failure`` is the first reason. ``without_id`` counts what had none, although others of its topic had one.
+    ``UsageError`` if msgspec is missing, and if that ``Schema`` is wrong.
     """
 
     def __init__(self, places: Iterable[Store | Schema] = (), *, checks: bool = False) -> None:
@@ -59,6 +61,9 @@ class Schemas:
         self._long_starts = {one[:FRAME_BYTES] for one in self._long}
         self.failures = 0
         self.first_failure = ""
+        self._raw = 0
+        self._raw_of: Counter[tuple[str | None, Side]] = Counter()
+        self._with_id: set[tuple[str | None, Side]] = set()
         self._decoders: dict[int | str | None, Decode | str] = {}
         # The function for values that begin with these bytes.
         self._known: dict[bytes, Callable[[bytes], bytes]] = {}
@@ -69,14 +74,16 @@ class Schemas:
             if isinstance(found, str):
                 raise UsageError(found.removesuffix(REMEDY) + (REMEDY if self._only.needed else FIRST_REMEDY))
 
-    def texts(self, side: Side, values: Sequence[bytes | None], ids: Sequence[bytes | None] = ()) -> list[bytes | None]:
+    def texts(
+        self, side: Side, values: Sequence[bytes | None], ids: Sequence[bytes | None] = (), topic: str | None = None
+    ) -> list[bytes | None]:
         """The JSON of keys or of values; None stays None. ``ids`` are those of ``HEADERS``, if there are any.
 
         Without a schema's id, they are text, or ``{"hex": "ff00"}``. One that cannot be decoded is an object with the
         ``schema_id``, the ``error`` and its bytes as ``hex``. ``UsageError`` if none of the first values fits the only
         schema.
         """
-        before = self.failures
+        before, raw = self.failures, self._raw
         known, other = self._known, partial(self._first, side)
         made: list[bytes | None] = []
         for row, data in enumerate(values):
@@ -92,7 +99,11 @@ class Schemas:
                 # A library may raise anything for bytes that do not fit.
                 except Exception as error:
                     made.append(self._failed(data, self._framed(data)[0], error))
-        if self._is_doubted and side == "value" and (tried := len(values) - made.count(None)):
+        tried, raw = len(values) - made.count(None), self._raw - raw
+        self._raw_of[topic, side] += raw
+        if tried > raw:
+            self._with_id.add((topic, side))
+        if self._is_doubted and side == "value" and tried:
             self._is_doubted = False
             if self.failures - before == tried and self._only is not None:
                 raise UsageError(
@@ -100,6 +111,10 @@ class Schemas:
                     "choose its topic by --topics"
                 )
         return made
+
+    @property
+    def without_id(self) -> int:
+        return sum(count for place, count in self._raw_of.items() if place in self._with_id)
 
     def shown(self, key: bytes | None, value: bytes | None) -> dict[str, str]:
         """The texts of a key and a value for a person, without those that are null."""
@@ -118,6 +133,7 @@ class Schemas:
                     return decode(data, start)
             return decode(data, 0, self._only.indexes)
         if key is None or all(one.is_whole and not one.find(key) for one in self._stores):
+            self._raw += 1
             return self._plain.text_or_hex(data)
         decode = self._decoder(key)
         if at == FRAME_BYTES and data[:FRAME_BYTES] not in self._long_starts:
