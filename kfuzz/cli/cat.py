@@ -306,7 +306,10 @@ def _cell(name: str, value: Any) -> str:
     if name == "timestamp":
         return utc_text(value)
     if isinstance(value, dict):
-        return _cut("0x" + value["hex"] if value.keys() == {"hex"} else json.dumps(value.get("data", value)))
+        # A value with a schema may have fields of these names too.
+        if value.keys() == {"hex"} and isinstance(value["hex"], str):
+            return _cut("0x" + value["hex"])
+        return _cut(json.dumps(value["data"] if value.keys() == {"type", "version", "data"} else value))
     if isinstance(value, list):
         return _cut(" ".join(f"{_cell('', key)}={_cell('', item)}" for key, item in value))
     text = value if isinstance(value, str) else json.dumps(value)
