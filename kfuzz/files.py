@@ -30,8 +30,8 @@ FILE_KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 # At least two letters before the colon: one letter is a Windows drive. One slash, because `Path` drops the second.
-# fsspec joins several by "::", as in simplecache::s3://bucket.
-URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z0-9+.-]+)*):/(.*)", re.DOTALL)
+# fsspec joins several by "::", as in simplecache::s3://bucket. The last one may be a path, after a cache any path.
+URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z0-9+.-]+)*)(?:::?/|(?<=cache)::)(.*)", re.DOTALL)
 
 # The folders of `kfuzz.places`, whose files stand for files elsewhere. Each has a function: it gets the path of such a
 # file, and returns that of a file with its bytes.

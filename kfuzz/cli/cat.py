@@ -241,6 +241,9 @@ def _print(wanted: Request, table: _Table | None, *, keep_going: bool) -> int:
                 f"{one.partition}: offsets {one.first} to {one.last} are in no segment; the next record has offset "
                 f"{one.next}{more}; `kfuzz check` says whether the missing ones are lost or were compacted"
             )
+    if wanted.schemas is not None and (count := wanted.schemas.without_id):
+        what = counted(count, "key or value has", "keys or values have")
+        complain(f"{what} no schema's id, although others of the topic have one, and stay as they are")
     if wanted.schemas is not None and (count := wanted.schemas.failures):
         what = counted(count, "key or value", "keys or values")
         complaints.say(f"{what} cannot be decoded; the first: {wanted.schemas.first_failure}")
@@ -303,7 +306,10 @@ def _cell(name: str, value: Any) -> str:
     if name == "timestamp":
         return utc_text(value)
     if isinstance(value, dict):
-        return _cut("0x" + value["hex"] if value.keys() == {"hex"} else json.dumps(value.get("data", value)))
+        # A value with a schema may have fields of these names too.
+        if value.keys() == {"hex"} and isinstance(value["hex"], str):
+            return _cut("0x" + value["hex"])
+        return _cut(json.dumps(value["data"] if value.keys() == {"type", "version", "data"} else value))
     if isinstance(value, list):
         return _cut(" ".join(f"{_cell('', key)}={_cell('', item)}" for key, item in value))
     text = value if isinstance(value, str) else json.dumps(value)

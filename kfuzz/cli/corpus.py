@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from kfuzz.cli import options, replay
-from kfuzz.cli.console import PATH, Group, Place, echo_json, notice, progress, say
+from kfuzz.cli.console import PATH, Group, Place, complain, echo_json, notice, progress, say
 from kfuzz.cli.opening import log_at
 from kfuzz.client.address import Access, Address, Security
 from kfuzz.client.cluster import ClusterFailed, asked
@@ -232,7 +232,7 @@ def install(
     if log_dir is None:
         assert bootstrap
         topics = installation.topic_settings(corpus)
-        existing = [] if dry_run else _create(topics, Access(bootstrap, security, replication=1))
+        existing = [] if dry_run else _create(topics, Access(bootstrap, security, replication=1, on_wait=complain))
         if as_json:
             echo_json({"topics": [asdict(topic) for topic in topics], "existing": existing, "dry_run": dry_run})
         else:

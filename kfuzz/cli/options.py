@@ -22,6 +22,7 @@ from kfuzz.client.address import PORT_MAX, Address
 from kfuzz.client.sasl import MECHANISMS, OAUTHBEARER
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INTERNAL_TOPICS, LATEST, RELEASES
+from kfuzz.text import foreign_text
 from kfuzz.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -138,8 +139,9 @@ schemas = together(
         "places",
         multiple=True,
         metavar="FILE|DIR",
-        help="Where schemas are: a file (.avsc, .proto, .schema.json) for all values, a folder of schemas named by "
-        "their ids, a log directory with _schemas-0, or none.  [default: _schemas-0 beside the data]",
+        help="Where schemas are: a file (.avsc, .proto, .schema.json) for all values, then the files that it needs; a "
+        "folder of schemas named by their ids; a log directory with _schemas-0; or none.  [default: _schemas-0 beside "
+        "the data]",
     ),
     click.option("--registry", metavar="URL", help="Ask this schema registry; a login may be in the URL."),
 )
@@ -210,7 +212,13 @@ def schemas_of(
             from kfuzz.corpora.resolution import held_schemas
             from kfuzz.schemas import Schemas
 
-            return Schemas(held, checks=validate) if (held := held_schemas(path, topics)) else None
+            held, left = held_schemas(path, topics)
+            if left:
+                complain(
+                    f"the values of {foreign_text(', '.join(left), bytes_max=300)} have a schema but no id, and stay "
+                    "as they are; choose one topic by --topics"
+                )
+            return Schemas(held, checks=validate) if held else None
         return None
     except UsageError as error:
         # Nobody asked for them.
@@ -323,7 +331,8 @@ def live(command: Callable[..., Any]) -> Callable[..., Any]:
         from kfuzz.client.address import Access
         from kfuzz.client.copying import Live
 
-        return command(live=Live(Access(bootstrap, security, timeout_ms=timeout_ms), live_bytes), **others)
+        access = Access(bootstrap, security, timeout_ms=timeout_ms, again_ms=2 * timeout_ms, on_wait=complain)
+        return command(live=Live(access, live_bytes), **others)
 
     return together(
         bootstrap("; its topics are read instead of files, up to the high watermark"),

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kfuzz.cli import options
-from kfuzz.cli.console import Word, echo_json, require_reports, say
+from kfuzz.cli.console import Word, complain, echo_json, require_reports, say
 from kfuzz.errors import UsageError
 from kfuzz.replay import ACKS, Address, Rate, Settings, parse_name, parse_rate
 from kfuzz.replay.seconds import seconds_json, write_histograms, write_picture
@@ -54,6 +54,7 @@ def sending_options(
                 acks=ACKS[acks],
                 restamp=restamp,
                 by_second=bool(html or histograms or as_json),
+                on_wait=complain,
                 **own,
             )
             report, source = command(settings=settings, quiet=as_json, **others)

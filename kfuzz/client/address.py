@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from typing import Final
@@ -88,6 +89,10 @@ class Security:
 PLAIN: Final = Security()
 
 
+def _say_nothing(sentence: str) -> None:
+    """Programs do not wait in front of a terminal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """Which brokers a client talks to, and how patient it is.
@@ -95,6 +100,8 @@ class Access:
     - ``others``: more brokers of the same cluster, which are asked if ``bootstrap`` cannot be reached.
     - ``in_flight``: how many requests of a connection may wait for their answers.
     - ``timeout_ms``: how long an answer may take.
+    - ``again_ms``: how long after its begin a request may be sent again, if ``retries`` allow it; None is any time.
+    - ``on_wait`` gets a sentence, once, if there was no answer and a request is sent again.
     - ``retries``: how often a request is sent again; ``reconnects``: how often lost connections are opened again.
     - ``create``: whether to create missing topics, with ``replication`` replicas (-1: the broker's default).
     - ``transaction_timeout_ms``: how long a transaction may be open.
@@ -110,3 +117,5 @@ class Access:
     replication: int = -1
     transaction_timeout_ms: int = 900_000
     others: tuple[Address, ...] = ()
+    again_ms: int | None = None
+    on_wait: Callable[[str], None] = field(default=_say_nothing, compare=False, repr=False)

@@ -78,6 +78,7 @@ class Cluster:
         self._expiry: asyncio.Task[None] | None = None
         # The error after which a request was repeated the last time, for a sentence.
         self.trouble = ""
+        self._has_waited = False
 
     async def open(self) -> None:
         """Connect to the first broker that can be reached; ``UsageError`` if none can."""
@@ -90,6 +91,8 @@ class Cluster:
             except (ConnectionLost, BrokerError) as error:
                 failures.append(str(error))
                 del self._links[broker, CONTROL]
+                if len(failures) < len(self._addresses):
+                    self._waits(f"{error}; the next broker is tried")
         raise UsageError(f"{'; '.join(failures)}; is a broker running there, and does it expect TLS or a user?")
 
     def end(self) -> None:
@@ -182,7 +185,7 @@ class Cluster:
         ``BrokerError`` for an error that cannot be retried, or that stays after ``settings.retries``; after the end of
         the work, also for one that stays for the time of an answer.
         """
-        attempt, late = 0, time.monotonic() + self.settings.timeout_ms / 1000
+        attempt, begun_s = 0, time.monotonic()
         while True:
             try:
                 values = await ask()
@@ -194,11 +197,24 @@ class Cluster:
             if code in MOVED:
                 moved()
             attempt += 1
-            is_over = attempt > self.settings.retries or (self.ended.is_set() and time.monotonic() > late)
-            if code not in AGAIN or is_over:
+            if code not in AGAIN or self._is_over(attempt, begun_s):
                 raise BrokerError(what, code, message)
+            if not values:
+                self._waits(f"{message}; {what} is tried again")
             self.trouble = f"; the last answer was {what}: {error_name(code)}"
             await asyncio.sleep(backoff_s(attempt))
+
+    def _is_over(self, attempt: int, begun_s: float) -> bool:
+        """Whether a request that began at this time has had enough attempts."""
+        settings = self.settings
+        again_ms = settings.timeout_ms if self.ended.is_set() else settings.again_ms
+        is_late = again_ms is not None and time.monotonic() - begun_s > again_ms / 1000
+        return attempt > settings.retries or is_late
+
+    def _waits(self, sentence: str) -> None:
+        if not self._has_waited:
+            self._has_waited = True
+            self.settings.on_wait(sentence)
 
     # -- topics and leaders
 
@@ -287,15 +303,16 @@ class Cluster:
         """Ask where the partitions of topics are, or of all topics; the number of partitions by topic."""
         topics = None if names is None else [{"name": name} for name in names]
         values = {"topics": topics, "allowAutoTopicCreation": False}
-        attempt = 0
+        attempt, begun_s = 0, time.monotonic()
         while True:
             try:
                 answer = await self._ask_any("Metadata", values)
                 break
             except ConnectionLost as error:
                 attempt += 1
-                if attempt > self.settings.retries:
+                if self._is_over(attempt, begun_s):
                     raise ClusterFailed(f"{error}; the brokers cannot be asked") from None
+                self._waits(f"{error}; the brokers are asked again")
                 await asyncio.sleep(backoff_s(attempt))
         for one in answer["brokers"]:
             self._learn(one["nodeId"], one["host"], one["port"])

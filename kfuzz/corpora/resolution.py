@@ -77,16 +77,17 @@ def held(out: Target) -> Workload | None:
         return None
 
 
-def held_schemas(path: str, topics: str = "*") -> list[Store | Schema]:
+def held_schemas(path: str, topics: str = "*") -> tuple[list[Store | Schema], list[str]]:
     """The schemas of a corpus; empty if ``path`` is neither a corpus nor one of its partitions or segments.
 
     The schema of values without an id is among them if it is that of all topics there that match the glob ``topics``.
+    Otherwise the names of the topics with such schemas come after them.
     """
     place = Path(path).absolute()
     folder = next((one for one in (place, *place.parents[:2]) if (one / WORKLOAD).is_file()), None)
     workload = None if folder is None else held(Target.of(folder))
     store = Store(f"{folder}/{WORKLOAD}", is_whole=True)
-    alone: list[Schema | None] = []
+    alone: dict[str, Schema | None] = {}
     own = "" if folder is None else "".join(place.relative_to(folder).parts[:1]).rpartition("-")[0]
     for topic in workload.topics if workload else ():
         if topic.name != own if own else not fnmatchcase(topic.name, topics):
@@ -95,13 +96,16 @@ def held_schemas(path: str, topics: str = "*") -> list[Store | Schema]:
             schema = None
             if side.schema is not None:
                 *references, (_, text) = side.texts
-                store.versions.update({(name, 1): Schema(side.schema_kind, one) for name, one in references})
-                schema = Schema(side.schema_kind, text, tuple((name, name, 1) for name, _ in references), side.schema)
+                schema = Schema(side.schema_kind, text, name=side.schema, needed=tuple(references))
                 if side.schema_id is not None:
                     store.ids[side.schema_id], schema = schema, None
-        alone.append(schema if schema and not schema.references else None)
-    only = [one for one in alone[:1] if one and alone.count(one) == len(alone)]
-    return [*([store] if store.ids else []), *only]
+                elif side.message is not None:
+                    schema = replace(schema, indexes=side.indexes)
+        alone[topic.name] = schema
+    found = list(alone.values())
+    only = [one for one in found[:1] if one and found.count(one) == len(found)]
+    left = [] if only else [name for name, one in alone.items() if one]
+    return [*([store] if store.ids else []), *only], left
 
 
 def _as_begun(topic: Topic, before: Topic) -> Topic:

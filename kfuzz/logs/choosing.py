@@ -61,8 +61,10 @@ def header_column(name: str, headers: pa.Array[Any]) -> pa.Array[Any]:
     return texts_of(_values(headers, name.encode()), pa.binary())
 
 
-def json_column(schemas: Schemas | None, side: Side, data: pa.Array[Any], headers: pa.Array[Any]) -> pa.Array[Any]:
-    """Keys or values as JSON, by their schemas."""
+def json_column(
+    schemas: Schemas | None, side: Side, data: pa.Array[Any], headers: pa.Array[Any], topic: str | None = None
+) -> pa.Array[Any]:
+    """Keys or values of a topic as JSON, by their schemas."""
     from kfuzz.schemas.values import HEADERS, Schemas
 
     ids: list[bytes | None] = []
@@ -70,7 +72,7 @@ def json_column(schemas: Schemas | None, side: Side, data: pa.Array[Any], header
         found = _values(headers, name.format(side).encode())
         if any(found):
             ids = [one or other for one, other in zip(ids or found, found, strict=True)]
-    return texts_of((schemas or Schemas()).texts(side, values_of(data), ids))
+    return texts_of((schemas or Schemas()).texts(side, values_of(data), ids, topic))
 
 
 def _values(headers: pa.Array[Any], name: bytes) -> list[bytes | None]:

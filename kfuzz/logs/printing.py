@@ -264,7 +264,7 @@ class _Printer:
             # The records of Kafka's own topics have no schemas.
             schemas = None if topic in INTERNAL_TOPICS else self._wanted.schemas
             arrays = [
-                json_column(schemas, cast("Side", name), piece.column(name), piece.column("headers"))
+                json_column(schemas, cast("Side", name), piece.column(name), piece.column("headers"), topic)
                 if name in self._sides
                 else piece.column(name)
                 for name in self._columns

@@ -33,6 +33,25 @@ NAME_TAG: Final = 1 << 3 | 2
 NESTED_MAX: Final = 100
 REASON_BYTES_MAX: Final = 300
 GOOGLES: Final = "google.protobuf"
+# Confluent's registry knows these files itself, so it lists them among no schema's references.
+BUILT_IN: Final = {
+    "confluent/meta.proto": """
+        syntax = "proto3";
+        package confluent;
+        import "google/protobuf/descriptor.proto";
+        message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+        extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+        extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+        extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+        extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+        extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+    """,
+    "confluent/type/decimal.proto": """
+        syntax = "proto3";
+        package confluent.type;
+        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+    """,
+}
 FORM: Final = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
 
 
@@ -115,7 +134,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...], name: str) -> 
     if find_spec(COMPILER) is None:
         raise UsageError("Protobuf schemas need grpcio-tools; pip install 'kfuzz[schemas]'")
     with tempfile.TemporaryDirectory(prefix="kfuzz-proto-") as folder:
-        for path, one in (*references, (MAIN, text)):
+        for path, one in (*BUILT_IN.items(), *references, (MAIN, text)):
             if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or not path.strip("./"):
                 raise UsageError(f"{name} imports {path!r}, which leads out of its folder; correct the name")
             target = Path(folder, "in", path)

@@ -23,13 +23,16 @@ ID: Final = re.compile(r"\d{1,18}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 @dataclass(frozen=True)
 class Schema:
     """A schema's text. ``kind`` is AVRO, PROTOBUF or JSON; ``references`` are the names, subjects and versions of the
-    schemas that it needs. ``name`` is its name in sentences.
+    schemas that it needs in its store, ``needed`` the names and texts of those that are known without one, in the order
+    of their use. ``indexes`` are Protobuf's message indexes of values that have none; ``name`` is for sentences.
     """
 
     kind: str
     text: str
     references: tuple[tuple[str, str, int], ...] = ()
     name: str = field(default="the schema", compare=False)
+    needed: tuple[tuple[str, str], ...] = ()
+    indexes: bytes = b"\0"
 
 
 @dataclass

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os.path
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -29,6 +32,7 @@ REASON_BYTES_MAX: Final = 300
 # Bytes may claim any number of schemas; the reasons why others are not known are found again.
 DECODERS_MAX: Final = 10_000
 REMEDY: Final = "; correct it, or name another file"
+FIRST_REMEDY: Final = f"{REMEDY}, or the files that it needs after it"
 # Headers that have a schema's id, for a key or a value.
 HEADERS: Final = ("__{}_schema_id", "apicurio.{}.globalId", "apicurio.{}.contentId")
 
@@ -36,9 +40,11 @@ HEADERS: Final = ("__{}_schema_id", "apicurio.{}.globalId", "apicurio.{}.content
 class Schemas:
     """The schemas of some places, and what they make of keys and values.
 
-    ``places`` are asked in this order. A ``Schema`` among them decodes every value, with or without an id before it.
+    ``places`` are asked in this order. A ``Schema`` among them decodes every value, with or without an id before it;
+    more of them are those that it needs, in the order of their use, named as from its folder.
     ``checks`` also compares JSON with its JSON Schema. ``failures`` counts what had a schema's id and was not decoded;
-    ``first_failure`` is the first reason. ``UsageError`` if msgspec is missing, and if that ``Schema`` is wrong.
+    ``first_failure`` is the first reason. ``without_id`` counts what had none, although others of its topic had one.
+    ``UsageError`` if msgspec is missing, and if that ``Schema`` is wrong.
     """
 
     def __init__(self, places: Iterable[Store | Schema] = (), *, checks: bool = False) -> None:
@@ -47,7 +53,7 @@ class Schemas:
         self._plain = plain
         given = list(places)
         self._stores = [one for one in given if isinstance(one, Store)]
-        self._only = next((one for one in given if isinstance(one, Schema)), None)
+        self._only = _whole([one for one in given if isinstance(one, Schema)])
         self._checks = checks
         # The first bytes of values with an id that only eight bytes hold. They begin like another id of four bytes.
         ids = (key for one in self._stores for key in one.ids if isinstance(key, int) and 1 << 32 <= key < 1 << 64)
@@ -55,6 +61,9 @@ class Schemas:
         self._long_starts = {one[:FRAME_BYTES] for one in self._long}
         self.failures = 0
         self.first_failure = ""
+        self._raw = 0
+        self._raw_of: Counter[tuple[str | None, Side]] = Counter()
+        self._with_id: set[tuple[str | None, Side]] = set()
         self._decoders: dict[int | str | None, Decode | str] = {}
         # The function for values that begin with these bytes.
         self._known: dict[bytes, Callable[[bytes], bytes]] = {}
@@ -63,16 +72,18 @@ class Schemas:
         if self._only is not None:
             self._decoders[None] = found = self._made(None)
             if isinstance(found, str):
-                raise UsageError(found.removesuffix(REMEDY) + REMEDY)
+                raise UsageError(found.removesuffix(REMEDY) + (REMEDY if self._only.needed else FIRST_REMEDY))
 
-    def texts(self, side: Side, values: Sequence[bytes | None], ids: Sequence[bytes | None] = ()) -> list[bytes | None]:
+    def texts(
+        self, side: Side, values: Sequence[bytes | None], ids: Sequence[bytes | None] = (), topic: str | None = None
+    ) -> list[bytes | None]:
         """The JSON of keys or of values; None stays None. ``ids`` are those of ``HEADERS``, if there are any.
 
         Without a schema's id, they are text, or ``{"hex": "ff00"}``. One that cannot be decoded is an object with the
         ``schema_id``, the ``error`` and its bytes as ``hex``. ``UsageError`` if none of the first values fits the only
         schema.
         """
-        before = self.failures
+        before, raw = self.failures, self._raw
         known, other = self._known, partial(self._first, side)
         made: list[bytes | None] = []
         for row, data in enumerate(values):
@@ -88,7 +99,11 @@ class Schemas:
                 # A library may raise anything for bytes that do not fit.
                 except Exception as error:
                     made.append(self._failed(data, self._framed(data)[0], error))
-        if self._is_doubted and side == "value" and (tried := len(values) - made.count(None)):
+        tried, raw = len(values) - made.count(None), self._raw - raw
+        self._raw_of[topic, side] += raw
+        if tried > raw:
+            self._with_id.add((topic, side))
+        if self._is_doubted and side == "value" and tried:
             self._is_doubted = False
             if self.failures - before == tried and self._only is not None:
                 raise UsageError(
@@ -96,6 +111,10 @@ class Schemas:
                     "choose its topic by --topics"
                 )
         return made
+
+    @property
+    def without_id(self) -> int:
+        return sum(count for place, count in self._raw_of.items() if place in self._with_id)
 
     def shown(self, key: bytes | None, value: bytes | None) -> dict[str, str]:
         """The texts of a key and a value for a person, without those that are null."""
@@ -112,8 +131,9 @@ class Schemas:
                 # The first byte may be the value's own.
                 with contextlib.suppress(Exception):
                     return decode(data, start)
-            return decode(data, 0, b"\0")
+            return decode(data, 0, self._only.indexes)
         if key is None or all(one.is_whole and not one.find(key) for one in self._stores):
+            self._raw += 1
             return self._plain.text_or_hex(data)
         decode = self._decoder(key)
         if at == FRAME_BYTES and data[:FRAME_BYTES] not in self._long_starts:
@@ -180,11 +200,23 @@ class Schemas:
         if schema is None:
             return f"no schema has this id in {', '.join(one.place for one in self._stores) or 'the given file'}"
         try:
-            needed = {path: one.text for path, one in store.needed(schema).items()}
+            needed = dict(schema.needed) | {path: one.text for path, one in store.needed(schema).items()}
         except UsageError as error:
             return str(error)
         name = schema.name if key is None else f"schema {key}"
         return decoder(schema.kind, schema.text, needed, name, checks=self._checks)
+
+
+def _whole(schemas: Sequence[Schema]) -> Schema | None:
+    """The first schema, with the others as those that it needs; None without any."""
+    if not schemas:
+        return None
+    first, *others = schemas
+    if other := next((one for one in others if one.kind != first.kind), None):
+        raise UsageError(f"{first.name} cannot refer to {other.name}, which is of another kind; name one of them")
+    names = [os.path.relpath(one.name, os.path.dirname(first.name) or ".") for one in others]
+    needed = tuple((name, one.text) for name, one in zip(names, others, strict=True))
+    return replace(first, needed=(*first.needed, *needed))
 
 
 def decoder(kind: str, text: str, needed: Mapping[str, str], name: str, *, checks: bool) -> Decode | str:

@@ -12,6 +12,7 @@ import pytest
 from cli_driver import kfuzz, on_terminal, outcome, refused
 
 from kfuzz import records
+from kfuzz.cli.cat import _cell
 from kfuzz.records import Record, RecordBatch
 
 
@@ -326,9 +327,17 @@ def test_values_have_the_schemas_beside_them_and_what_is_not_decoded_is_counted(
     assert json.loads(third)["value"]["hex"] == framed.hex()
     assert shown.returncode == 1
     assert "1 key or value cannot be decoded; the first: schema 7: the value does not fit" in shown.stderr
+    # Two keys and a value.
+    left = "kfuzz: 3 keys or values have no schema's id, although others of the topic have one, and stay as they are\n"
+    assert shown.stderr.startswith(left)
     # Only printed records count.
     assert kfuzz("cat", chosen, "--records", "2").returncode == 0
-    assert kfuzz("cat", chosen, "--tail", "1").stderr == shown.stderr
+    assert kfuzz("cat", chosen, "--tail", "1").stderr == shown.stderr.removeprefix(left)
     assert printed(chosen, "--schema", "none", "--tail", "1")[0]["value"] == framed.decode()
     assert kfuzz("cat", chosen, "--table", "--columns", "value").stdout.splitlines()[1] == "ho"
     assert 'such as hex:0000000007046b1b for "k\\u001b"' in kfuzz("cat", chosen, "--key", "nobody").stderr
+
+
+@pytest.mark.parametrize(("value", "cell"), [({"hex": 5}, '{"hex": 5}'), ({"data": 5, "n": 1}, '{"data": 5, "n": 1}')])
+def test_a_cell_of_the_table_has_every_field_of_a_value(value: dict[str, int], cell: str) -> None:
+    assert _cell("value", value) == cell

@@ -27,6 +27,7 @@ from kfuzz.corpora import programs, schemed, shaping
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.json_schema_program import Compiler
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.quantities import Range
 from kfuzz.corpora.shaping import FRAMINGS, Schemed
 from kfuzz.corpora.statistics import check_statistics
 from kfuzz.corpora.value_writer import ValueWriter
@@ -154,16 +155,61 @@ def test_cat_decodes_the_topics_of_a_corpus_as_its_workload_says(tmp_path: Path)
     parts = {"framed": f'{plain}, framing = "confluent", schema_id = 7', "plain": plain, "random": "size = 50"}
     topics = "".join(f'[[topics]]\nname = "{name}"\nvalues = {{ {text} }}\n' for name, text in parts.items())
     generate(parse(f'size = "192KiB"\nsegment_bytes = "64KiB"\n{topics}', "w.toml"), tmp_path)
-    for place, chosen, decoded in (
-        (".", "*", {"framed"}),
-        (".", "plain", {"plain"}),
-        ("plain-0", "*", {"plain"}),
-        ("random-0", "*", set()),
+    left = "kfuzz: the values of plain have a schema but no id, and stay as they are; choose one topic by --topics\n"
+    for place, chosen, decoded, said in (
+        (".", "*", {"framed"}, left),
+        (".", "plain", {"plain"}, ""),
+        ("plain-0", "*", {"plain"}, ""),
+        ("random-0", "*", set(), ""),
     ):
-        lines = kfuzz("cat", tmp_path / place, "--topics", chosen, "--columns", "topic,value", code=0).stdout
-        found = [json.loads(line) for line in lines.splitlines()]
+        shown = kfuzz("cat", tmp_path / place, "--topics", chosen, "--columns", "topic,value", code=0)
+        assert shown.stderr == said
+        found = [json.loads(line) for line in shown.stdout.splitlines()]
         objects = {one["topic"] for one in found if isinstance(one["value"], dict) and "hex" not in one["value"]}
         assert objects == decoded
+
+
+PART = {
+    "avsc": (
+        '{"type":"record","name":"R","fields":[{"name":"part","type":"P"}]}',
+        '{"type":"fixed","name":"P","size":2}',
+    ),
+    "proto": ('import "in/part.proto"; message N {} message R { P part = 1; }', "message P { int32 n = 1; }"),
+    "schema.json": ('{"required": ["part"], "properties": {"part": {"$ref": "in/part.schema.json"}}}', '{"enum": [7]}'),
+}
+
+
+@pytest.mark.parametrize("suffix", PART)
+def test_cat_reads_schemas_that_need_others(suffix: str, tmp_path: Path) -> None:
+    """From the workload beside the data, whose topics may have other files of the same names, and from files."""
+    main, part = PART[suffix]
+    (tmp_path / "in").mkdir()
+    names = [f"main.{suffix}", f"in/part.{suffix}"]
+    message = ', message = "R"' * (suffix == "proto")
+    for name, text in zip(names, (main, part), strict=True):
+        (tmp_path / name).write_text('syntax = "proto3"; ' * bool(message) + text)
+    values = f'values = {{ schema = "{names[0]}", references = ["{names[1]}"]{message} }}'
+    generate(parse(f'size = "64KiB"\n[[topics]]\nname = "t"\n{values}', "w.toml", tmp_path), tmp_path / "out")
+    given = ("--schema", tmp_path / names[0], "--schema", tmp_path / names[1], "--validate")
+    # A file does not say which message of it the values are; it is the first one, which has no fields.
+    for more, wanted in (((), {"part"}), (given, set() if message else {"part"})):
+        for line in kfuzz("cat", tmp_path / "out", "-n", "9", "--columns", "value", *more, code=0).stdout.splitlines():
+            assert set(json.loads(line)["value"]) == wanted, line
+
+
+def test_a_file_after_the_schema_that_it_cannot_need_is_refused(tmp_path: Path) -> None:
+    for name, text in (("x.avsc", '"long"'), ("y.proto", ""), ("z.proto", 'import "y.proto"; message A {}')):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "t-0").mkdir()
+    for names, sentence in (
+        (("x.avsc", "y.proto"), "x.avsc cannot refer to {}/y.proto, which is of another kind; name one of them"),
+        (
+            ("z.proto",),
+            "imports y.proto, which is not among the schemas that it refers to; correct it, or name another",
+        ),
+    ):
+        given = [word for name in names for word in ("--schema", tmp_path / name)]
+        assert sentence.format(tmp_path) in kfuzz("cat", tmp_path, *given, code=2).stderr
 
 
 def test_the_schema_is_part_of_the_workload_and_travels_with_it() -> None:
@@ -202,6 +248,26 @@ def test_protobuf_reads_every_record_of_a_hard_schema(count: int) -> None:
     # Bytes that protobuf cannot read are no message.
     with pytest.raises(DecodeError):
         kind.FromString(data[:-1] + b"\xff")
+
+
+def test_files_that_confluents_registry_knows_itself_are_imported(tmp_path: Path) -> None:
+    (tmp_path / "x.proto").write_text(
+        """
+        syntax = "proto3";
+        import "confluent/meta.proto";
+        import "confluent/type/decimal.proto";
+        message Order {
+          option (confluent.message_meta) = { doc: "an order", params: [{ key: "a", value: "b" }] };
+          confluent.type.Decimal total = 1 [(confluent.field_meta).tags = "PII"];
+          map<string, int32> counts = 2;
+        }
+        """
+    )
+    text = '[[topics]]\nname = "t"\n[topics.values]\nschema = "x.proto"\nfields."total.scale" = { min = 2, max = 2 }'
+    values = parse(text, "w.toml", tmp_path).topics[0].values
+    made = schemed.program(values, Range(-1, -1))
+    rows = [json.loads(schemed.decoder_of(values)(one, 0, b"\0")) for one in ValueWriter(made).sample(100, NOW_MS)]
+    assert {row["total"]["scale"] for row in rows if "total" in row} == {2}
 
 
 @pytest.mark.parametrize("count", COUNTS)

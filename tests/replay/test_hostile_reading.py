@@ -53,6 +53,29 @@ def test_an_answer_without_the_partition_ends_the_copy(
         copied(broker, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("api", "sentence"),
+    [
+        ("Metadata", "; the brokers are asked again"),
+        ("ListOffsets", "; t-0: ListOffsets is tried again"),
+        ("ApiVersions", "; the next broker is tried"),
+    ],
+)
+def test_a_broker_that_never_answers_is_said_once_and_left_soon(
+    broker: LocalProxy, tmp_path: Path, api: str, sentence: str
+) -> None:
+    broker.rule(api, drop=True)
+    place, said = Address.parse(broker.bootstrap), list[str]()
+    access = Access(place, timeout_ms=300, again_ms=900, retries=1000, others=(place,), on_wait=said.append)
+    with pytest.raises(KfuzzError, match="no answer"):
+        Live(access, 1 << 20).copy(tmp_path)
+    assert len(said) == 1
+    assert "no answer" in said[0]
+    assert said[0].endswith(sentence)
+    # Without a bound, each of them is tried a thousand times.
+    assert 2 <= len(broker.applied()) <= 6
+
+
 def test_an_end_that_no_partition_has_ends_the_copy(broker: LocalProxy, tmp_path: Path) -> None:
     broker.rule("ListOffsets", set={"topics[*].partitions[*].offset": "-5"})
     with pytest.raises(KfuzzError, match=r"^t-0: ListOffsets: the answer has offset -5; look at the broker$"):
