@@ -40,7 +40,7 @@ EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
 TIERS = re.compile(r"^tiers: (\d+) inputs, (\d+) in both")
 MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed")
 STARTED = re.compile(r"^Running: ")
-DROPPED = re.compile(r"^MERGE-INNER: '.*?([^/]+)' caused a failure at the previous merge step$")
+DROPPED = re.compile(r"^MERGE-INNER: '(.+)' caused a failure at the previous merge step$")
 EXECUTED_ONE = re.compile(r"^Executed .+ in \d+ ms$")
 ARTIFACT = re.compile(r"Test unit written to (.+)$")
 
@@ -90,7 +90,7 @@ class Totals:
         elif EXECUTED_ONE.match(line):
             return True
         elif match := DROPPED.match(line):
-            self.dropped.append(match[1])
+            self.dropped.append(Path(match[1]).name)
         elif match := EXECUTED.match(line):
             self.executions = int(match[1])
         elif match := MUTATOR.match(line):

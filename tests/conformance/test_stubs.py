@@ -63,7 +63,7 @@ def test_a_folder_with_an_odd_name_is_harmless_on_a_terminal(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     first, then, _ = kfuzz("testee", "new", "--language", "python", "a\udcff\x1b").stdout.splitlines()
     assert first.startswith("a\\xff\\x1b/testee.py is where")
-    assert then == "  cd 'a\\xff\\x1b'"
+    assert then == "  cd $'a\\xff\\x1b'"
 
 
 def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
