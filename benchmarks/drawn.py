@@ -41,21 +41,24 @@ DRAWN_FACTOR: Final = 3
 
 def altering(garden: Garden, changes: dict[int, Change], page: compiled.Page) -> Iterator[tuple[int, str]]:
     """The numbers of the ``changes`` that alter an answer, each with the target that should find it."""
-    usual = _answers(garden)
+    # The mutator must not be altered: it is no decoder, and would only make other inputs.
+    made = str(garden.folder / "inputs")
+    garden.call("-m", "tools.mutants.agreeing", "--make", made, str(ANSWERS))
+    usual = _answers(garden, made)
     for number in changes:
         page.turn_on(number)
-        answers = _answers(garden)
+        answers = _answers(garden, made)
         # A process that dies says nothing about the other questions.
-        altered = [name for name in TARGETS if (answers or _answers(garden, name)).get(name) != usual[name]]
+        altered = [name for name in TARGETS if (answers or _answers(garden, made, name)).get(name) != usual[name]]
         page.turn_on(0)
         if altered:
             yield number, TARGETS[altered[0]]
 
 
-def _answers(garden: Garden, *only: str) -> dict[str, str]:
+def _answers(garden: Garden, inputs: str, *only: str) -> dict[str, str]:
     """The digests of the answers to all questions or some; empty if the copy does not end well."""
     try:
-        done = garden.call("-m", "tools.mutants.agreeing", str(ANSWERS), *only, timeout_s=120)
+        done = garden.call("-m", "tools.mutants.agreeing", inputs, *only, timeout_s=120)
     except subprocess.SubprocessError:
         return {}
     answers: dict[str, str] = json.loads(done.stdout)

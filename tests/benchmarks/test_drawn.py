@@ -16,6 +16,7 @@ class Garden:
     """A copy whose answers are in memory; change 2 alters one, change 3 ends the process for another question."""
 
     on = 0
+    folder = Path()
 
     def call(self, *words: str, timeout_s: float | None = None) -> Any:
         asked = words[3:]

@@ -14,7 +14,7 @@ from conftest import require_tool
 from programs import run_program
 
 from tools.mutants import agreeing, compiled
-from tools.mutants.agreeing import digests
+from tools.mutants.agreeing import digests, inputs
 from tools.mutants.compiled import HEADER, SWITCH, VARIABLE, Page, changes, switched
 
 
@@ -107,9 +107,19 @@ def test_a_file_of_cython_declares_the_switch_after_its_docstring() -> None:
 
 
 def test_one_answer_that_is_altered_gives_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, first = digests(400), agreeing.WORK["consumer"]
-    assert digests(400) == usual
+    given = list(inputs(400))
+    usual, first = digests(given), agreeing.WORK["consumer"]
+    assert digests(inputs(400)) == usual
     asked = itertools.count()
     altered = {"consumer": lambda data: next(asked) != 40 and first(data)}
     monkeypatch.setattr(agreeing, "WORK", {**agreeing.WORK, **altered})
-    assert {name for name, one in digests(400).items() if one != usual[name]} == {"consumer"}
+    assert {name for name, one in digests(given).items() if one != usual[name]} == {"consumer"}
+
+
+def test_inputs_that_were_made_before_get_the_same_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    agreeing.main("--make", str(tmp_path / "inputs"), "200")
+    agreeing.main("200", "messages", "log")
+    agreeing.main(str(tmp_path / "inputs"), "messages", "log")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+    assert json.loads(first).keys() == {"messages", "log"}

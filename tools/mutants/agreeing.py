@@ -2,16 +2,21 @@
 
 ``python -m tools.mutants.agreeing COUNT [NAME…]`` runs in a copy in which one wrong change is on. If the digests are
 the same as without it, the change alters no answer about so many inputs.
+
+The mutator is compiled code too. Where its changes must not count, ``… --make FILE COUNT`` first writes inputs without
+any change, and FILE instead of COUNT takes them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import cycle, islice
+from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
@@ -29,6 +34,8 @@ from kfuzz.records.read.reader import check_with
 
 SEED: Final = 11
 MESSAGES: Final = "messages"
+# The question, the bytes, and a message's name and version.
+Input = tuple[str, bytes, str, int]
 
 
 def _written(data: bytes) -> Any:
@@ -64,31 +71,51 @@ def _wholes() -> list[tuple[Definition, int, bytes]]:
     return [(one, version, codec.encode(one, version, filled(one, version, SEED))) for one, version in both]
 
 
-def digests(count: int, only: Sequence[str] = ()) -> dict[str, str]:
-    """For each question, the digest of its answers. The questions share ``count`` inputs; messages get a quarter.
+def inputs(count: int) -> Iterator[Input]:
+    """So many inputs. The questions about records share three quarters, messages get the rest."""
+    for data, name in zip(islice(Mutator(SEED), count - count // 4), cycle(WORK), strict=False):
+        yield name, data, "", 0
+    for i, (one, version, whole) in enumerate(islice(cycle(_wholes()), count // 4)):
+        yield (
+            MESSAGES,
+            MessageMutator(schema(one, version)).mutate(whole, Dice(SEED, i), other=whole),
+            one.name,
+            version,
+        )
 
-    With ``only``, no other question is asked, and the digests of the others say nothing.
-    """
-    made = {name: hashlib.blake2b(digest_size=16) for name in (*WORK, MESSAGES)}
-    for data, (name, work) in zip(islice(Mutator(SEED), count - count // 4), cycle(WORK.items()), strict=False):
-        if only and name not in only:
+
+def digests(given: Iterable[Input], only: Sequence[str] = ()) -> dict[str, str]:
+    """For each question, the digest of its answers; with ``only``, no other question is asked."""
+    made = {name: hashlib.blake2b(digest_size=16) for name in only or (*WORK, MESSAGES)}
+    for name, data, message, version in given:
+        if name not in made:
             continue
         try:
-            answer = work(data)
+            answer = WORK[name](data) if name != MESSAGES else _message(data, message, version)
         except (KfuzzError, ValueError, OverflowError) as error:
             answer = error
         made[name].update(data + repr(answer).encode())
-    messages = count // 4 if not only or MESSAGES in only else 0
-    for i, (one, version, whole) in enumerate(islice(cycle(_wholes()), messages)):
-        data = MessageMutator(schema(one, version)).mutate(whole, Dice(SEED, i), other=whole)
-        reading = codec.read(one, version, data)
-        try:
-            again = codec.encode(one, version, reading.message or {})
-        except KfuzzError as error:
-            again = str(error).encode()
-        made[MESSAGES].update(data + repr(reading).encode() + again)
     return {name: one.hexdigest() for name, one in made.items()}
 
 
+def _message(data: bytes, name: str, version: int) -> Any:
+    definition = catalogue().find(name)
+    reading = codec.read(definition, version, data)
+    try:
+        return reading, codec.encode(definition, version, reading.message or {})
+    except KfuzzError as error:
+        return reading, str(error)
+
+
+def main(first: str, *more: str) -> None:
+    """The command of the module."""
+    if first == "--make":
+        file, count = more
+        Path(file).write_bytes(marshal.dumps(list(inputs(int(count)))))
+    else:
+        given = inputs(int(first)) if first.isdecimal() else marshal.loads(Path(first).read_bytes())
+        print(json.dumps(digests(given, more)))
+
+
 if __name__ == "__main__":
-    print(json.dumps(digests(int(sys.argv[1]), sys.argv[2:])))
+    main(*sys.argv[1:])
