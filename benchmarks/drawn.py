@@ -67,12 +67,20 @@ def _answers(garden: Garden, inputs: str, *only: str) -> dict[str, str]:
 
 def _search(garden: Garden, bug: Planted, seed: int, seconds: int) -> float | None:
     """The CPU-seconds until a campaign finds the bug; None if it does not, or cannot go on."""
+    page = os.environ[compiled.VARIABLE]
     try:
         return look(garden, bug, "nothing", seed, seconds)
+    except click.ClickException:
+        del os.environ[compiled.VARIABLE]
+    # The campaign has the bug too, and makes its seeds with the same code. It may need the code as it was.
+    try:
+        return look(garden, bug, "nothing", seed, seconds, {compiled.VARIABLE: page})
     except click.ClickException as failed:
-        # A bug that damages the heap can stop the fuzzer for good.
+        # A bug that damages the heap can stop a fuzzer for good.
         notice(failed.message.splitlines()[-1])
         return None
+    finally:
+        os.environ[compiled.VARIABLE] = page
 
 
 @click.command()

@@ -13,7 +13,7 @@ import os
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -32,10 +32,12 @@ WITHOUT: Final = ("nothing", "coverage", "structure", "truth")
 DIED: Final = "ended without a result"
 # A campaign in the copy of kfuzz. It prints how many causes it has found.
 ONCE: Final = """
-import json, sys
+import json, os, sys
 from kfuzz.fuzz import campaign
 from kfuzz.fuzz.other_reader import named_testee
-target, truth, settings = json.loads(sys.argv[1])
+target, truth, settings, hidden = json.loads(sys.argv[1])
+# Processes that it starts get them. Its own compiled code does not.
+os.environ._data.update((os.fsencode(name), os.fsencode(value)) for name, value in hidden.items())
 [result] = campaign.run([target], stop_at_first=True, truth=truth and named_testee(truth), **settings)
 print(len(result.causes))
 """
@@ -69,8 +71,13 @@ def measure(
     return Cell(bug.name, without, tuple(found))
 
 
-def look(garden: Garden, bug: Planted, without: str, seed: int, seconds: int) -> float | None:
-    """The CPU-seconds until a campaign with this seed finds the bug; None if it does not."""
+def look(
+    garden: Garden, bug: Planted, without: str, seed: int, seconds: int, hidden: Mapping[str, str] | None = None
+) -> float | None:
+    """The CPU-seconds until a campaign with this seed finds the bug; None if it does not.
+
+    ``hidden`` are variables of the fuzzers' environment that the campaign's own process does not have.
+    """
     with tempfile.TemporaryDirectory(prefix="kfuzz-bench-") as out:
         settings = {
             "seconds": seconds,
@@ -82,7 +89,7 @@ def look(garden: Garden, bug: Planted, without: str, seed: int, seconds: int) ->
         truth = TRUTH if bug.truth and without != "truth" else None
         before = _children_cpu_s()
         try:
-            done = garden.call("-c", ONCE, json.dumps([bug.target, truth, settings]))
+            done = garden.call("-c", ONCE, json.dumps([bug.target, truth, settings, dict(hidden or {})]))
         except subprocess.CalledProcessError as error:
             if DIED in error.stderr:
                 return _children_cpu_s() - before
