@@ -41,7 +41,7 @@ DRAWN_FACTOR: Final = 3
 
 def altering(garden: Garden, changes: dict[int, Change], page: compiled.Page) -> Iterator[tuple[int, str]]:
     """The numbers of the ``changes`` that alter an answer, each with the target that should find it."""
-    # The mutator must not be altered: it is no decoder, and would only make other inputs.
+    # These inputs are made while no change is on. A changed mutator would make others, which have other answers.
     made = str(garden.folder / "inputs")
     garden.call("-m", "tools.mutants.agreeing", "--make", made, str(ANSWERS))
     usual = _answers(garden, made)
@@ -72,7 +72,7 @@ def _search(garden: Garden, bug: Planted, seed: int, seconds: int) -> float | No
         return look(garden, bug, "nothing", seed, seconds)
     except click.ClickException:
         del os.environ[compiled.VARIABLE]
-    # The campaign has the bug too, and makes its seeds with the same code. It may need the code as it was.
+    # The campaign's own process runs the changed code too, to make its seeds. Where that fails, it gets the original.
     try:
         return look(garden, bug, "nothing", seed, seconds, {compiled.VARIABLE: page})
     except click.ClickException as failed:

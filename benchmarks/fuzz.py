@@ -36,7 +36,7 @@ import json, os, sys
 from kfuzz.fuzz import campaign
 from kfuzz.fuzz.other_reader import named_testee
 target, truth, settings, hidden = json.loads(sys.argv[1])
-# Processes that it starts get them. Its own compiled code does not.
+# The fuzzers that it starts get these variables. C code of its own process does not see them.
 os.environ._data.update((os.fsencode(name), os.fsencode(value)) for name, value in hidden.items())
 [result] = campaign.run([target], stop_at_first=True, truth=truth and named_testee(truth), **settings)
 print(len(result.causes))

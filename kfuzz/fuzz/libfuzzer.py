@@ -147,7 +147,10 @@ def _rss_limit_mib(sanitizer: Sanitizer) -> int:
 
 
 class Log:
-    """A log of which only the first and the last part are written. The last one waits in memory until ``close``."""
+    """A bounded log. ``write`` puts the first ``LOG_BYTES_MAX`` bytes into the file, and ``close`` the last ones.
+
+    Until then, the last ones are in memory. Whatever came between is left out.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -76,12 +76,8 @@ def inputs(count: int) -> Iterator[Input]:
     for data, name in zip(islice(Mutator(SEED), count - count // 4), cycle(WORK), strict=False):
         yield name, data, "", 0
     for i, (one, version, whole) in enumerate(islice(cycle(_wholes()), count // 4)):
-        yield (
-            MESSAGES,
-            MessageMutator(schema(one, version)).mutate(whole, Dice(SEED, i), other=whole),
-            one.name,
-            version,
-        )
+        data = MessageMutator(schema(one, version)).mutate(whole, Dice(SEED, i), other=whole)
+        yield MESSAGES, data, one.name, version
 
 
 def digests(given: Iterable[Input], only: Sequence[str] = ()) -> dict[str, str]:

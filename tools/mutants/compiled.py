@@ -259,7 +259,7 @@ def switched(source: str, changes: Sequence[tuple[int, Change]], *, is_c: bool) 
 def build(root: Path, changes: Sequence[Change], tell: Callable[[str], None]) -> dict[int, Change]:
     """Compile the copy at ``root`` with a switch for each change; those that it was compiled with, by number.
 
-    The result leaves out the changes that do not compile, because nobody would commit them.
+    It drops a change that does not compile, because nobody would commit that.
     """
     kept = dict(enumerate(changes, 1))
     setup = root / "setup.py"
